@@ -1,0 +1,142 @@
+"""The answer and its parts: the one run record that CLI, server, evals and dashboard read; no logic beyond `status_of`.
+
+JSON shape: DESIGN contract of `ask --json`; fields may be added, none renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Mode = Literal["auto", "direct", "single", "hops", "agent", "research"]
+Status = Literal["complete", "partial", "not_found", "direct", "failed"]
+ClaimKind = Literal["quoted", "conclusion", "absence"]
+ClaimStatus = Literal["verified", "unverified", "uncited"]
+StopReason = Literal[
+    "answered",
+    "steps",
+    "dollars",
+    "seconds",
+    "no_progress",
+    "context",
+    "refused",
+    "truncated",
+    "empty",
+    "cancelled",
+    "model_error",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Citation:
+    """A quote and what code found out about it."""
+
+    document: str
+    quote: str
+    section: str | None = None
+    page: int | None = None
+    start: int | None = None
+    end: int | None = None
+    sentence: str | None = None
+    """The whole sentence(s) in which the quote stands."""
+    status: Literal["verified", "unverified"] = "unverified"
+    reason: str | None = None
+    """Why it failed, None when verified."""
+    labels: tuple[str, ...] = ()
+    """'superseded by …', 'amended by …', 'draft'."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    text: str
+    kind: ClaimKind = "quoted"
+    status: ClaimStatus = "uncited"
+    warnings: tuple[str, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    premises: tuple[int, ...] = ()
+    """Numbers (1-based, as shown) of the claims it rests on."""
+    terms: tuple[str, ...] = ()
+    """kind 'absence': what was looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Something that could not be found, and where it was looked for."""
+
+    what: str
+    status: Literal["checked", "unchecked"] = "unchecked"
+    sources: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    document: str
+    section: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One tool call as it happened (also a retrieval that code made)."""
+
+    step: int
+    tool: str
+    arguments: dict[str, Any]
+    source: str | None = None
+    returned: tuple[Reference, ...] = ()
+    error: str | None = None
+    seconds: float = 0.0
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    steps: int = 0
+    model_calls: int = 0
+    searches: int = 0
+    reads: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float | None = 0.0
+    """None when the model's price is unknown."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    question: str
+    requested_mode: str
+    mode: str
+    route: str
+    model: str
+    status: Status
+    text: str
+    claims: tuple[Claim, ...] = ()
+    missing: tuple[Gap, ...] = ()
+    calls: tuple[Call, ...] = ()
+    stop_reason: StopReason = "answered"
+    usage: Usage = field(default_factory=Usage)
+    warnings: tuple[str, ...] = ()
+    run_id: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `ask --json`; round floats are kept as they are."""
+        return asdict(self)
+
+
+def status_of(
+    *, stop_reason: StopReason, text: str, claims: tuple[Claim, ...], missing: tuple[Gap, ...], direct: bool = False
+) -> Status:
+    """The first that holds: failed, direct, not_found, complete; else partial."""
+    if not text.strip() and not claims and not missing:
+        return "failed"
+    if direct and text.strip() and not claims:
+        return "direct"
+    checked = all(gap.status == "checked" for gap in missing)
+    if stop_reason == "answered" and missing and checked and not any(c.kind == "quoted" for c in claims):
+        return "not_found"
+    if stop_reason == "answered" and claims and checked and all(c.status == "verified" for c in claims):
+        return "complete"
+    return "partial"

@@ -1,0 +1,201 @@
+"""Limits of a run and the meter that reserves before anything is spent; prices reach it as values, nothing here calls a model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .errors import BudgetExceeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """Dollars per million tokens. `cached` is the price of a cache read, `cache_write` of writing one."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
+
+    def worst(self, *, input_tokens: int, output_tokens: int) -> float:
+        """The most that a request of this size can cost: input at the dearest price that can apply."""
+        dearest = max(self.input, self.cache_write or 0.0, self.cached or 0.0)
+        return (input_tokens * dearest + output_tokens * self.output) / 1_000_000
+
+    def of(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
+    ) -> float:
+        """What a request cost. `input_tokens` includes the cached and the written ones."""
+        plain = max(0, input_tokens - cached_tokens - cache_write_tokens)
+        cached = self.input if self.cached is None else self.cached
+        write = self.input if self.cache_write is None else self.cache_write
+        dollars = plain * self.input + cached_tokens * cached + cache_write_tokens * write + output_tokens * self.output
+        return dollars / 1_000_000
+
+
+FREE = Price(input=0.0, output=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """None means no limit."""
+
+    max_steps: int | None = 12
+    max_dollars: float | None = 0.50
+    max_seconds: float | None = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """A snapshot: `dollars` is settled, `reserved` still open."""
+
+    steps: int
+    model_calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    dollars: float
+    reserved: float
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Reservation:
+    """Money set aside for one model request; settle it exactly once, or leave it (an unknown outcome keeps it)."""
+
+    dollars: float
+    open: bool = field(default=True)
+
+
+class Meter:
+    """Counts steps, tokens, dollars and time of a run against a `Budget`. Locked; shared by parallel agents.
+
+    `child()` gives a share: what the child reserves and spends is reserved and spent in the parent too.
+    Raises `BudgetExceeded` from `reserve` and `begin_step`; never lets settled + reserved exceed `max_dollars`.
+    """
+
+    def __init__(
+        self, budget: Budget, *, clock: Callable[[], float] = time.monotonic, parent: Meter | None = None
+    ) -> None:
+        self.budget = budget
+        self._clock = clock
+        self._started = clock()
+        self._parent = parent
+        self._lock = threading.RLock() if parent is None else parent._lock
+        self._steps = 0
+        self._calls = 0
+        self._input = 0
+        self._cached = 0
+        self._output = 0
+        self._dollars = 0.0
+        self._reserved = 0.0
+
+    def child(self, *, share: float = 1.0, max_steps: int | None = None) -> Meter:
+        """A meter with `share` of what is left here."""
+        with self._lock:
+            left = self.dollars_left()
+            return Meter(
+                Budget(
+                    max_steps=max_steps if max_steps is not None else self.steps_left(),
+                    max_dollars=None if left is None else left * share,
+                    max_seconds=self.seconds_left(),
+                ),
+                clock=self._clock,
+                parent=self,
+            )
+
+    def dollars_left(self) -> float | None:
+        """Neither spent nor reserved; None without a limit."""
+        with self._lock:
+            if self.budget.max_dollars is None:
+                return None
+            return max(0.0, self.budget.max_dollars - self._dollars - self._reserved)
+
+    def steps_left(self) -> int | None:
+        with self._lock:
+            return None if self.budget.max_steps is None else max(0, self.budget.max_steps - self._steps)
+
+    def seconds_left(self) -> float | None:
+        if self.budget.max_seconds is None:
+            return None
+        return max(0.0, self.budget.max_seconds - (self._clock() - self._started))
+
+    def begin_step(self) -> int:
+        """Counts a step and returns its number (from 1)."""
+        with self._lock:
+            if self.steps_left() == 0:
+                raise BudgetExceeded(f"the step cap of {self.budget.max_steps} is reached", limit="steps")
+            if self._parent is not None:
+                self._parent.begin_step()
+            self._steps += 1
+            return self._steps
+
+    def fits(self, dollars: float) -> bool:
+        """True when `dollars` could be reserved now, here and in every parent."""
+        with self._lock:
+            left = self.dollars_left()
+            here = left is None or dollars <= left + 1e-12
+            return here and (self._parent is None or self._parent.fits(dollars))
+
+    def reserve(self, dollars: float) -> Reservation:
+        """Sets `dollars` aside before a request is sent."""
+        with self._lock:
+            if not self.fits(dollars):
+                raise BudgetExceeded(
+                    f"up to ${dollars:.4f} more would pass the cap of ${self.budget.max_dollars:.2f}", limit="dollars"
+                )
+            at: Meter | None = self
+            while at is not None:
+                at._reserved += dollars
+                at = at._parent
+            return Reservation(dollars=dollars)
+
+    def settle(
+        self,
+        reservation: Reservation,
+        *,
+        dollars: float,
+        input_tokens: int = 0,
+        cached_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:
+        """Replaces a reservation by what was really spent. Counts one model call."""
+        with self._lock:
+            if not reservation.open:
+                return
+            reservation.open = False
+            at: Meter | None = self
+            while at is not None:
+                at._reserved = max(0.0, at._reserved - reservation.dollars)
+                at._dollars += dollars
+                at._calls += 1
+                at._input += input_tokens
+                at._cached += cached_tokens
+                at._output += output_tokens
+                at = at._parent
+
+    def forfeit(self, reservation: Reservation) -> None:
+        """The outcome is unknown (a time-out, a cut stream): the call counts and its money stays reserved."""
+        with self._lock:
+            if not reservation.open:
+                return
+            reservation.open = False
+            at: Meter | None = self
+            while at is not None:
+                at._calls += 1
+                at = at._parent
+
+    def spent(self) -> Spent:
+        with self._lock:
+            return Spent(
+                steps=self._steps,
+                model_calls=self._calls,
+                input_tokens=self._input,
+                cached_tokens=self._cached,
+                output_tokens=self._output,
+                dollars=self._dollars,
+                reserved=self._reserved,
+                seconds=self._clock() - self._started,
+            )

@@ -1,0 +1,187 @@
+"""The values that documents become on their way from a file to a model; no I/O, no parsing.
+
+All offsets are code points into `Document.text`, half-open. `None` means unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Metadata = Mapping[str, str]
+"""Flat, string to string. Lists are joined by ', '."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawDocument:
+    """One file (or record) as a source hands it over: bytes and what is known about them."""
+
+    id: str
+    """`<source>/<path without its extension>`, POSIX, NFC."""
+    source: str
+    path: str
+    """Relative to the source's folder, POSIX, NFC, with extension."""
+    data: bytes
+    metadata: Metadata = field(default_factory=dict[str, str])
+    """From configuration and manifest only; the document's own front matter is added by the parser."""
+    listed: bool = False
+    """True when a manifest names this file, so an unknown extension is read by its content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading (or numbered paragraph) and all below it: `text[start:end]`, descendants included."""
+
+    id: str
+    """Its number ('7.2') or slug, unique in the document ('schedule-1/1.1' where it would clash)."""
+    title: str
+    level: int
+    start: int
+    end: int
+    number: str | None = None
+    parent: str | None = None
+    """Id of the enclosing section."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a person reads: rendered plain text with its section tree."""
+
+    id: str
+    source: str
+    path: str
+    title: str
+    text: str
+    sections: tuple[Section, ...] = ()
+    """In order of `start`; parents before children."""
+    metadata: Metadata = field(default_factory=dict[str, str])
+    language: str | None = None
+    """ISO 639-1."""
+    pages: tuple[int, ...] = ()
+    """Offset at which each page starts; empty where the format has no pages."""
+    warnings: tuple[str, ...] = ()
+
+    def section(self, section_id: str) -> Section | None:
+        """The section with this id, or None."""
+        return next((s for s in self.sections if s.id == section_id), None)
+
+    def section_at(self, offset: int) -> Section | None:
+        """The innermost section that holds `offset`, or None."""
+        best: Section | None = None
+        for s in self.sections:
+            if s.start <= offset < s.end and (best is None or s.level >= best.level):
+                best = s
+        return best
+
+    def section_path(self, section_id: str | None) -> tuple[Section, ...]:
+        """From the outermost ancestor to the section itself."""
+        found: list[Section] = []
+        seen: set[str] = set()
+        while section_id is not None and section_id not in seen:
+            seen.add(section_id)
+            section = self.section(section_id)
+            if section is None:
+                break
+            found.append(section)
+            section_id = section.parent
+        return tuple(reversed(found))
+
+    def page_at(self, offset: int) -> int | None:
+        """The 1-based page on which `offset` stands, or None without pages."""
+        if not self.pages:
+            return None
+        return max(1, sum(1 for start in self.pages if start <= offset))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A searchable piece of one document that never crosses a section; `text == document.text[start:end]`."""
+
+    document: str
+    ordinal: int
+    section: str | None
+    start: int
+    end: int
+    text: str
+    context: str = ""
+    """Title and section path, searched beside the text, not part of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchHit:
+    """A chunk that a search SAW. Seeing is not reading."""
+
+    document: str
+    section: str | None
+    title: str
+    snippet: str
+    """At most 300 characters, for choosing what to read."""
+    score: float
+    current: bool
+    metadata: Metadata
+    start: int
+    end: int
+    """Span of the whole chunk."""
+    labels: tuple[str, ...] = ()
+    """'superseded by policies/x-v4', 'amended by contracts/y', 'draft' ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    hits: tuple[SearchHit, ...]
+    hidden_superseded: int = 0
+    notes: tuple[str, ...] = ()
+    """E.g. "supplier 'Alfa' is not known; nearest: 'Alpha'" - a filter that matches nothing gives no hits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutlineEntry:
+    section: str
+    title: str
+    level: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """Text that was READ: exactly `Document.text[start:end]`."""
+
+    document: str
+    section: str | None
+    title: str
+    text: str
+    start: int
+    end: int
+    total_chars: int
+    next_start: int | None = None
+    """Where the next page begins (to pass as `start`), None at the end of what was asked for."""
+    outline: tuple[OutlineEntry, ...] = ()
+    current: bool = True
+    metadata: Metadata = field(default_factory=dict[str, str])
+    labels: tuple[str, ...] = ()
+    page: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentInfo:
+    """What a listing shows of one document."""
+
+    document: str
+    source: str
+    title: str
+    current: bool
+    metadata: Metadata
+    total_chars: int
+    labels: tuple[str, ...] = ()
+    superseded_by: tuple[str, ...] = ()
+    amended_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentList:
+    documents: tuple[DocumentInfo, ...]
+    total: int
+    """How many match, of which `documents` may be the first page."""
+    hidden_superseded: int = 0
+    notes: tuple[str, ...] = ()

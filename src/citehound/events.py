@@ -1,0 +1,119 @@
+"""What happens while a run lasts, as values; an `Emit` callable is passed down and decides what to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from .answers import Answer, Claim, Gap, Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    type: ClassVar[str] = "event"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": self.type, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    type: ClassVar[str] = "run_started"
+    run_id: str
+    question: str
+    mode: str
+    route: str
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStarted(Event):
+    type: ClassVar[str] = "step_started"
+    step: int
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCalled(Event):
+    """A tool call is about to run."""
+
+    type: ClassVar[str] = "tool_called"
+    step: int
+    tool: str
+    arguments: dict[str, Any]
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits(Event):
+    """A search returned."""
+
+    type: ClassVar[str] = "hits"
+    step: int
+    source: str
+    query: str
+    filters: dict[str, str]
+    returned: tuple[Reference, ...]
+    hidden_superseded: int = 0
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Event):
+    """A passage was read (read, find, or a whole chunk put in a prompt)."""
+
+    type: ClassVar[str] = "read"
+    step: int
+    document: str
+    section: str | None
+    start: int
+    end: int
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFailed(Event):
+    type: ClassVar[str] = "tool_failed"
+    step: int
+    tool: str
+    error: str
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimChecked(Event):
+    """A claim with its verdict."""
+
+    type: ClassVar[str] = "verdict"
+    number: int
+    claim: Claim
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapDeclared(Event):
+    type: ClassVar[str] = "gap"
+    gap: Gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered(Event):
+    type: ClassVar[str] = "answer"
+    answer: Answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Event):
+    """Indexing goes on: `done` of `total` files."""
+
+    type: ClassVar[str] = "progress"
+    done: int
+    total: int
+    what: str
+
+
+Emit = Callable[[Event], None]
+
+
+def nowhere(event: Event) -> None:
+    """An `Emit` that drops everything."""

@@ -1,0 +1,98 @@
+"""What one run has SEEN (hits) and READ (passages): a locked `Ledger` that tools write to, and its frozen `Evidence`."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from .answers import Call
+from .documents import Passage, SearchHit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One search as it was run: for gaps and absences."""
+
+    source: str
+    query: str
+    filters: tuple[tuple[str, str], ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Find:
+    """One search inside a document: `found` is False when the phrase stands nowhere in it."""
+
+    document: str
+    phrase: str
+    found: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A frozen copy of a ledger."""
+
+    hits: tuple[SearchHit, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    searches: tuple[Search, ...] = ()
+    finds: tuple[Find, ...] = ()
+    calls: tuple[Call, ...] = ()
+
+    def documents_read(self) -> tuple[str, ...]:
+        """Ids in the order of first reading."""
+        return tuple(dict.fromkeys(p.document for p in self.passages))
+
+    def was_read(self, document: str, start: int, end: int) -> bool:
+        """True when every code point of `[start, end)` was in some passage read of `document`."""
+        at = start
+        for s, e in sorted((p.start, p.end) for p in self.passages if p.document == document):
+            if s <= at < e:
+                at = e
+            if at >= end:
+                return True
+        return at >= end
+
+    def read_whole(self, document: str) -> bool:
+        """True when the passages read of `document` cover all of its text."""
+        total = next((p.total_chars for p in self.passages if p.document == document), None)
+        return total is not None and self.was_read(document, 0, total)
+
+
+class Ledger:
+    """Collects evidence while a run lasts. Safe under threads; `evidence()` gives a frozen copy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hits: list[SearchHit] = []
+        self._passages: list[Passage] = []
+        self._searches: list[Search] = []
+        self._finds: list[Find] = []
+        self._calls: list[Call] = []
+
+    def saw(self, search: Search, hits: tuple[SearchHit, ...]) -> None:
+        with self._lock:
+            self._searches.append(search)
+            self._hits.extend(hits)
+
+    def read(self, passage: Passage) -> None:
+        with self._lock:
+            self._passages.append(passage)
+
+    def found(self, find: Find, passages: tuple[Passage, ...]) -> None:
+        with self._lock:
+            self._finds.append(find)
+            self._passages.extend(passages)
+
+    def called(self, call: Call) -> None:
+        with self._lock:
+            self._calls.append(call)
+
+    def evidence(self) -> Evidence:
+        with self._lock:
+            return Evidence(
+                hits=tuple(self._hits),
+                passages=tuple(self._passages),
+                searches=tuple(self._searches),
+                finds=tuple(self._finds),
+                calls=tuple(self._calls),
+            )

@@ -1,0 +1,113 @@
+"""The `Index` protocol that every search backend keeps; `embedded` is the default one.
+
+Every function that reads takes the `principal` (who asks), with no default. A backend stores documents whole
+(text, sections, metadata) beside their chunks, so that a read never goes back to the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchResult
+
+Principal = str
+"""Who asks. `OWNER` owns everything for now."""
+OWNER: Principal = "owner"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """What the index remembers of one file, so that an unchanged one is skipped."""
+
+    source: str
+    path: str
+    document: str
+    """The assigned id; kept for the life of the file."""
+    content_hash: str
+    metadata_hash: str
+    error: str | None = None
+    """Reason of the last failure; a failed file is tried again next time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexEntry:
+    """One document on its way into the index."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+    state: FileState
+
+
+class Lexicon(Protocol):
+    """What the offline model may know of the corpus: frequencies, names and values, no text."""
+
+    @property
+    def passages(self) -> int:
+        """How many chunks there are."""
+        ...
+
+    def frequency(self, term: str) -> int:
+        """In how many chunks the term's stem occurs (all sources, title and context included)."""
+        ...
+
+    def values(self, source: str) -> Mapping[str, tuple[str, ...]]:
+        """Known values of each filter of a source."""
+        ...
+
+    def titles(self) -> Sequence[tuple[str, str]]:
+        """(document id, title) of every document, current or not."""
+        ...
+
+
+@runtime_checkable
+class Index(Protocol):
+    """A store of documents and their chunks. Sync and thread-safe for readers; one writer at a time."""
+
+    # writing
+    def add(self, entries: Iterable[IndexEntry]) -> None: ...
+    def remove(self, documents: Iterable[str]) -> None: ...
+    def record_failure(self, state: FileState) -> None: ...
+    def commit(self) -> None: ...
+    def files(self, source: str) -> Mapping[str, FileState]: ...
+
+    # reading
+    def search(
+        self,
+        query: str,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 6,
+        per_document: int = 2,
+    ) -> SearchResult:
+        """The best `k` chunks, at most `per_document` of each document. An unknown filter value gives no hits and a note."""
+        ...
+
+    def document(self, document: str, *, principal: Principal) -> Document | None: ...
+    def info(self, document: str, *, principal: Principal) -> DocumentInfo | None: ...
+    def list_documents(
+        self,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        start: int = 0,
+        limit: int = 50,
+    ) -> DocumentList: ...
+    def ids(self, *, principal: Principal) -> Sequence[str]: ...
+    def paths(self, *, principal: Principal) -> Mapping[str, str]:
+        """Document id to its path with extension, prefixed by source: 'policies/a/b.md'."""
+        ...
+
+    def values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
+        """Known values of a metadata key, most frequent first."""
+        ...
+
+    def lexicon(self, *, principal: Principal) -> Lexicon: ...
+    def close(self) -> None: ...
