@@ -1,0 +1,210 @@
+"""The documentation tells the truth: examples run, links lead somewhere, no setting or command is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from citehound import config
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+RETENTION = ROOT / "src" / "citehound" / "demos" / "retention"
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RUN = "import sys; from citehound.cli import main; sys.exit(main())"
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """(name, text) of every fenced block of a language in all pages."""
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        for n, match in enumerate(FENCE.finditer(page.read_text("utf-8"))):
+            if match[1] == language:
+                found.append((f"{page.name}-{n}", match[2]))
+    return found
+
+
+def commands() -> list[tuple[str, str]]:
+    """(name, command) of every console example."""
+    return [
+        (f"{name}: {line[2:]}", line[2:])
+        for name, text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def section(page: str, heading: str) -> str:
+    """The text below a level-two heading."""
+    match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert match, f"no heading {heading!r}"
+    return match[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the retention demo."""
+    at = tmp_path / "haulbox"
+    shutil.copytree(RETENTION, at, ignore=shutil.ignore_patterns(".citehound"))
+    return at
+
+
+def offline_environment() -> dict[str, str]:
+    """This environment without keys and settings, so that the offline model is used."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("CITEHOUND_") and not k.endswith("_API_KEY")}
+
+
+@pytest.mark.parametrize("command", [c for _, c in commands()], ids=[n for n, _ in commands()])
+def test_console_example_runs(command: str, folder: Path) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "citehound"
+    if arguments[0] == "init":
+        (folder / "citehound.toml").unlink()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN, *arguments],
+        cwd=folder,
+        env=offline_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if arguments[0] in {"ask", "search", "read"}:
+        assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("text", [t for _, t in blocks("python")], ids=[n for n, _ in blocks("python")])
+def test_python_example_runs(text: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        cwd=folder,
+        env=offline_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("text", [t for _, t in blocks("toml")], ids=[n for n, _ in blocks("toml")])
+def test_toml_example_is_a_valid_configuration(text: str, tmp_path: Path) -> None:
+    (tmp_path / "contracts").mkdir()
+    file = tmp_path / "citehound.toml"
+    file.write_text(text, "utf-8")
+    assert config.load(file).sources
+
+
+def test_there_are_examples_of_each_kind() -> None:
+    assert len(commands()) >= 8
+    assert blocks("python")
+    assert blocks("toml")
+
+
+# settings
+
+TABLES: dict[str, type] = {
+    "[model]": config.ModelConfig,
+    "[budget]": config.BudgetConfig,
+    "[[sources]]": config.SourceConfig,
+    "[index]": config.IndexConfig,
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_setting_is_documented_and_no_other(table: str) -> None:
+    text = section((ROOT / "docs" / "configuration.md").read_text("utf-8"), table)
+    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert documented == {f.name for f in dataclasses.fields(TABLES[table])}
+
+
+def test_every_table_of_the_configuration_is_documented() -> None:
+    tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path"}
+    assert tables == {name.strip("[]") for name in TABLES}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_documented_defaults_are_the_real_ones(table: str) -> None:
+    text = section((ROOT / "docs" / "configuration.md").read_text("utf-8"), table)
+    for f in dataclasses.fields(TABLES[table]):
+        row = re.search(rf"^\| `{f.name}` \| (.*?) \|", text, re.MULTILINE)
+        assert row
+        literal = re.fullmatch(r"`(.*)`", row[1])
+        if literal and f.default is not dataclasses.MISSING and f.default is not None:
+            shown = literal[1]
+            expected = f.default
+            if isinstance(expected, bool):
+                assert shown == str(expected).lower(), f.name
+            elif isinstance(expected, (int, float)):
+                assert float(shown) == float(expected), f.name
+            else:
+                assert shown == f'"{expected}"', f.name
+
+
+# commands
+
+
+def command_tree() -> click.Group:
+    from citehound.cli import cli
+
+    assert isinstance(cli, click.Group)
+    return cli
+
+
+def flags(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            yield max(parameter.opts, key=len)
+
+
+def documented_commands() -> dict[str, str]:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    return {
+        name: section(page, f"citehound {name}") for name in re.findall(r"^## citehound (\w+)$", page, re.MULTILINE)
+    }
+
+
+def test_every_command_is_documented_and_no_other() -> None:
+    real = {name for name, command in command_tree().commands.items() if not command.hidden}
+    assert set(documented_commands()) == real
+
+
+def test_every_flag_is_documented_and_no_other() -> None:
+    for name, text in documented_commands().items():
+        real = set(flags(command_tree().commands[name]))
+        shown = set(re.findall(r"^\| `(-[\w-]+)", text, re.MULTILINE))
+        common = {"--config", "--help"}
+        assert shown - common == real - common, name
+
+
+def test_readme_lists_every_command() -> None:
+    table = section((ROOT / "README.md").read_text("utf-8"), "Commands")
+    shown = set(re.findall(r"^\| `citehound (\w+)", table, re.MULTILINE))
+    assert shown == {name for name, command in command_tree().commands.items() if not command.hidden}
+
+
+# links
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_relative_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_pages_have_no_overlong_lines_or_trailing_blanks() -> None:
+    for page in PAGES:
+        for n, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+            assert line == line.rstrip(), f"{page.name}:{n}"
