@@ -1,10 +1,25 @@
-"""`citehound.toml` as frozen values, read from file and environment; opens no index and builds no model."""
+"""`citehound.toml` as frozen values, read from file and environment; opens no index and builds no model.
+
+Settings come from three places, the later one wins: defaults, the file, the environment (`ENVIRONMENT` below).
+API keys come only from the environment: one in the file is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal, cast
+
+from .errors import ConfigError
+
+FILE_NAME = "citehound.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +80,324 @@ class Config:
     index: IndexConfig = field(default_factory=IndexConfig)
     path: Path | None = None
     """The file it was read from."""
+    state_folder: Path | None = None
+    """Where index and runs are kept, when not in `root/.citehound`."""
 
     @property
     def state(self) -> Path:
-        return self.root / ".citehound"
+        return self.state_folder or self.root / ".citehound"
 
     def source(self, name: str) -> SourceConfig | None:
         return next((s for s in self.sources if s.name == name), None)
+
+
+# Loading -----------------------------------------------------------------------------------------------------------
+
+_Kind = Literal["text", "count", "number", "limit", "flag", "texts", "table", "tables"]
+_WORDS: Mapping[_Kind, str] = {
+    "text": "a text in quotes",
+    "count": "a whole number of at least 1",
+    "number": "a number of at least 0",
+    "limit": "a number above 0, or 'none' for no limit",
+    "flag": "true or false",
+    "texts": "a list of texts",
+    "table": "a table",
+    "tables": "a list of tables",
+}
+_TOP: Mapping[str, _Kind] = {"model": "table", "budget": "table", "sources": "tables", "index": "table"}
+_MODEL: Mapping[str, _Kind] = {
+    "name": "text",
+    "small": "text",
+    "base_url": "text",
+    "turn_tokens": "count",
+    "draft_tokens": "count",
+    "price": "table",
+}
+_PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number"}
+_BUDGET: Mapping[str, _Kind] = {"max_steps": "count", "max_dollars": "limit", "max_seconds": "limit"}
+_SOURCE: Mapping[str, _Kind] = {
+    "name": "text",
+    "path": "text",
+    "description": "text",
+    "kind": "text",
+    "filters": "texts",
+    "private": "flag",
+    "trust": "text",
+    "language": "text",
+    "metadata": "table",
+    "include": "texts",
+    "exclude": "texts",
+}
+_INDEX: Mapping[str, _Kind] = {"backend": "text", "language": "text"}
+
+ENVIRONMENT: Mapping[str, tuple[str, str]] = {
+    "CITEHOUND_MODEL": ("model", "name"),
+    "CITEHOUND_SMALL": ("model", "small"),
+    "CITEHOUND_BASE_URL": ("model", "base_url"),
+    "CITEHOUND_TURN_TOKENS": ("model", "turn_tokens"),
+    "CITEHOUND_DRAFT_TOKENS": ("model", "draft_tokens"),
+    "CITEHOUND_PRICE_INPUT": ("model.price", "input"),
+    "CITEHOUND_PRICE_OUTPUT": ("model.price", "output"),
+    "CITEHOUND_PRICE_CACHED": ("model.price", "cached"),
+    "CITEHOUND_MAX_STEPS": ("budget", "max_steps"),
+    "CITEHOUND_MAX_DOLLARS": ("budget", "max_dollars"),
+    "CITEHOUND_MAX_SECONDS": ("budget", "max_seconds"),
+    "CITEHOUND_LANGUAGE": ("index", "language"),
+    "CITEHOUND_BACKEND": ("index", "backend"),
+}
+"""Environment variable to the table and key that it overrides."""
+OTHER_ENVIRONMENT: Mapping[str, str] = {
+    "CITEHOUND_CONFIG": "the configuration file, where --config does not say",
+    "CITEHOUND_STATE": "the folder for index and runs, instead of .citehound beside the file",
+    "CITEHOUND_DEBUG": "1 shows the traceback of a bug",
+}
+_SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
+    "model": _MODEL,
+    "model.price": _PRICE,
+    "budget": _BUDGET,
+    "index": _INDEX,
+}
+_KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
+_KEY_VALUE = re.compile(
+    r"^(sk-[\w-]{12,}|AIza[\w-]{20,}|gsk_\w{12,}|xai-\w{12,}|AKIA\w{12,}|gh[pousr]_\w{20,}|hf_\w{16,})$"
+)
+
+
+def find(start: Path | None = None) -> Path:
+    """`citehound.toml` in `start` (default: the working folder) or the nearest parent. Raises ConfigError."""
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        candidate = folder / FILE_NAME
+        if candidate.is_file():
+            return candidate
+    raise ConfigError(f"no {FILE_NAME} in {str(here)!r} or above; 'citehound init' writes one, --config names another")
+
+
+def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> Config:
+    """The configuration in `path` (a file, or a folder that holds one) or the nearest `citehound.toml`, overridden.
+
+    Raises ConfigError with one line for the first thing that is wrong.
+    """
+    env = os.environ if env is None else env
+    if path is None and env.get("CITEHOUND_CONFIG"):
+        path = Path(env["CITEHOUND_CONFIG"]).expanduser()
+    path = find() if path is None else path.absolute()
+    if path.is_dir():
+        path = path / FILE_NAME
+    try:
+        data = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"no configuration at {str(path)!r}; 'citehound init' writes one") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{str(path)!r} is not UTF-8; save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{str(path)!r} is not valid TOML: {_line(str(error))}") from None
+    return _build(data, path=path, env=env)
+
+
+def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Config:
+    where = path.name
+    _refuse_keys(data, where)
+    top = _table(data, _TOP, at=where, prefix="")
+    model = _table(top.get("model", {}), _MODEL, at=where, prefix="model.")
+    tables = {
+        "model": model,
+        "model.price": _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price."),
+        "budget": _table(top.get("budget", {}), _BUDGET, at=where, prefix="budget."),
+        "index": _table(top.get("index", {}), _INDEX, at=where, prefix="index."),
+    }
+    _override(tables, env)
+    for key in ("name", "small", "base_url"):
+        if key in model and not model[key].strip():
+            raise ConfigError(f"{where}: model.{key} is empty; name a model, or leave the key out")
+    index = tables["index"]
+    backend = index.get("backend", "embedded")
+    known = _modules("index", "embedded", but=("analysis", "fusion", "versions", "conformance"))
+    if backend not in known:
+        raise ConfigError(f"{where}: index.backend {backend!r} is not known; {_nearest(backend, known)}")
+    price = tables["model.price"]
+    root = path.parent.resolve()
+    state = env.get("CITEHOUND_STATE")
+    entries = cast("list[Any]", top.get("sources", []))
+    sources = tuple(_source(entry, number, root=root, at=where) for number, entry in enumerate(entries, 1))
+    if not sources:
+        raise ConfigError(f"{where}: there are no sources; add a [[sources]] table with name and path")
+    _refuse_duplicates(sources, where)
+    return Config(
+        root=root,
+        path=path,
+        state_folder=Path(state).expanduser().absolute() if state else None,
+        sources=sources,
+        model=ModelConfig(
+            **model,
+            price_input=price.get("input"),
+            price_output=price.get("output"),
+            price_cached=price.get("cached"),
+        ),
+        budget=BudgetConfig(**tables["budget"]),
+        index=IndexConfig(**index),
+    )
+
+
+def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
+    table = _table(entry, _SOURCE, at=at, prefix=f"sources[{number}].")
+    for key in ("name", "path"):
+        if not str(table.get(key, "")).strip():
+            raise ConfigError(f"{at}: sources[{number}].{key} is missing; every source needs name and path")
+    name = cast("str", table["name"])
+    if name != name.strip() or not name.isprintable() or "/" in name or "\\" in name or name in (".", ".."):
+        raise ConfigError(f"{at}: sources[{number}].name {name!r} must be one printable word or phrase without slashes")
+    kind = table.get("kind", "files")
+    kinds = _modules("sources", "files")
+    if kind not in kinds:
+        raise ConfigError(f"{at}: source {name!r} has the kind {kind!r}; {_nearest(kind, kinds)}")
+    trust = table.get("trust", "reviewed")
+    if trust not in ("reviewed", "open"):
+        raise ConfigError(f"{at}: source {name!r} has trust {trust!r}; it is 'reviewed' or 'open'")
+    metadata = cast("dict[str, Any]", table.get("metadata", {}))
+    for key, value in metadata.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"{at}: sources[{number}].metadata.{key} must be {_WORDS['text']}, not {value!r}")
+    filters = cast("list[str]", table.get("filters", []))
+    twice = next((f for f in filters if filters.count(f) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{at}: source {name!r} lists the filter {twice!r} twice")
+    if any(not f.strip() for f in filters):
+        raise ConfigError(f"{at}: source {name!r} has an empty filter name")
+    given = cast("str", table["path"])
+    if "\0" in given:
+        raise ConfigError(f"{at}: source {name!r} has a path with a NUL character")
+    folder = (root / Path(given).expanduser()).resolve()
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise ConfigError(f"{at}: source {name!r} has the path {given!r}, which {what} (looked at {str(folder)!r})")
+    return SourceConfig(
+        name=name,
+        path=folder,
+        description=" ".join(str(table.get("description", "")).split()),
+        kind=kind,
+        filters=tuple(filters),
+        private=table.get("private", True),
+        trust=trust,
+        language=table.get("language"),
+        metadata=cast("dict[str, str]", metadata),
+        include=tuple(table.get("include", ())),
+        exclude=tuple(table.get("exclude", ())),
+    )
+
+
+def _table(value: Any, schema: Mapping[str, _Kind], *, at: str, prefix: str) -> dict[str, Any]:
+    """A checked copy of a TOML table; limits of 'none' become None."""
+    if not isinstance(value, dict):
+        raise ConfigError(f"{at}: {prefix.rstrip('.') or 'the file'} must be a table, not {_short(value)}")
+    checked: dict[str, Any] = {}
+    for key, given in cast("dict[str, Any]", value).items():
+        if key not in schema:
+            raise ConfigError(f"{at}: unknown key {prefix + key!r}; {_nearest(key, schema, prefix=prefix)}")
+        checked[key] = _value(given, schema[key], name=f"{at}: {prefix}{key}")
+    return checked
+
+
+def _value(value: Any, kind: _Kind, *, name: str) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    match kind:
+        case "limit" if isinstance(value, str) and value.strip().lower() == "none":
+            return None
+        case "limit" if number and value > 0:
+            return float(value)
+        case "number" if number and value >= 0:
+            return float(value)
+        case "count" if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            return value
+        case "text" if isinstance(value, str):
+            return value
+        case "flag" if isinstance(value, bool):
+            return value
+        case "texts" if isinstance(value, list) and all(isinstance(v, str) for v in cast("list[Any]", value)):
+            return cast("list[str]", value)
+        case "table" if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+        case "tables" if isinstance(value, list):
+            return cast("list[Any]", value)
+        case _:
+            hint = "; write [[sources]], with two brackets" if kind == "tables" else ""
+            raise ConfigError(f"{name} must be {_WORDS[kind]}, not {_short(value)}{hint}")
+
+
+def _override(tables: Mapping[str, dict[str, Any]], env: Mapping[str, str]) -> None:
+    known = (*ENVIRONMENT, *OTHER_ENVIRONMENT)
+    for name, text in sorted(env.items()):
+        if not name.startswith("CITEHOUND_") or name in OTHER_ENVIRONMENT or not text.strip():
+            continue
+        if name not in ENVIRONMENT:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near:
+                raise ConfigError(f"the environment has {name}, which is no setting; did you mean {near[0]}?")
+            continue
+        table, key = ENVIRONMENT[name]
+        kind = _SCHEMAS[table][key]
+        value: Any = text.strip()
+        if kind in ("count", "number", "limit"):
+            with contextlib.suppress(ValueError):
+                value = int(value) if kind == "count" else float(value)
+        tables[table][key] = _value(value, kind, name=name)
+
+
+def _refuse_keys(value: Any, at: str, name: str = "") -> None:
+    """API keys belong in the environment. Values are never repeated in the message."""
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            path = f"{name}.{key}" if name else key
+            mapping = re.fullmatch(r"sources\[\d+\]\.metadata", name)
+            if not mapping and isinstance(inner, str) and _KEY_NAME.search(key):
+                raise ConfigError(
+                    f"{at}: {path!r} looks like a secret; remove it from the file and set it in the environment "
+                    "(ANTHROPIC_API_KEY, OPENAI_API_KEY, ...)"
+                )
+            _refuse_keys(inner, at, path)
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[Any]", value), 1):
+            _refuse_keys(inner, at, f"{name}[{number}]")
+    elif isinstance(value, str) and _KEY_VALUE.match(value.strip()):
+        raise ConfigError(f"{at}: {name!r} holds what looks like an API key; remove it and set it in the environment")
+
+
+def _refuse_duplicates(sources: Sequence[SourceConfig], at: str) -> None:
+    names: dict[str, str] = {}
+    places: dict[tuple[object, ...], str] = {}
+    for source in sources:
+        tool = re.sub(r"\W", "_", source.name).casefold()
+        if tool in names:
+            first = names[tool]
+            how = "is there twice" if first == source.name else f"is too like {first!r} (both become search_{tool})"
+            raise ConfigError(f"{at}: the source name {source.name!r} {how}; rename one")
+        names[tool] = source.name
+        place = (source.path, source.include, source.exclude)
+        if place in places:
+            raise ConfigError(f"{at}: sources {places[place]!r} and {source.name!r} have the same path; remove one")
+        places[place] = source.name
+
+
+def _modules(package: str, always: str, *, but: Sequence[str] = ()) -> tuple[str, ...]:
+    """The modules of a sibling package: adding a source kind or a backend is adding a file."""
+    folder = Path(__file__).parent / package
+    found = {p.stem for p in folder.glob("*.py") if not p.stem.startswith("_") and p.stem not in but}
+    return tuple(sorted(found | {always}))
+
+
+def _nearest(key: str, known: Sequence[str] | Mapping[str, object], *, prefix: str = "") -> str:
+    near = difflib.get_close_matches(key.lower(), list(known), n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {prefix + near[0]!r}?"
+    return "known: " + ", ".join(known)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,272 @@
+"""The store of run records (SQLite, numbered migrations): saves and finds answers with their events.
+
+Safe for several processes: WAL, a busy timeout, one short transaction per save.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from .answers import Answer, Call, Citation, Claim, Gap, Reference, Usage
+from .errors import CitehoundError, UsageError
+from .events import Event
+from .security import redact, visible
+
+_MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        created REAL NOT NULL,
+        question TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        model TEXT NOT NULL,
+        status TEXT NOT NULL,
+        stop_reason TEXT NOT NULL,
+        steps INTEGER NOT NULL,
+        searches INTEGER NOT NULL,
+        reads INTEGER NOT NULL,
+        dollars REAL,
+        seconds REAL NOT NULL,
+        unverified INTEGER NOT NULL,
+        answer TEXT NOT NULL,
+        events TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX runs_created ON runs (created DESC, id DESC);
+    """,
+)
+SCHEMA = len(_MIGRATIONS)
+"""The schema version that this code writes."""
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Crockford's base 32: sorts like the number, no look-alikes."""
+_last = 0
+_last_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One line of `citehound runs`."""
+
+    run_id: str
+    created: float
+    """Seconds since the epoch."""
+    question: str
+    mode: str
+    model: str
+    status: str
+    stop_reason: str
+    steps: int
+    searches: int
+    reads: int
+    dollars: float | None
+    seconds: float
+    unverified: int
+    """Claims that are not verified."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A whole run."""
+
+    summary: RunSummary
+    answer: Answer
+    events: tuple[Mapping[str, Any], ...]
+    """As `Event.to_dict` gave them, with `type`."""
+
+
+def new_run_id() -> str:
+    """A short id that sorts by time: nine characters of milliseconds, four of chance."""
+    global _last
+    with _last_lock:
+        now = max(time.time_ns() // 1_000_000, _last + 1)
+        _last = now
+    return _base32(now, 9) + _base32(secrets.randbelow(32**4), 4)
+
+
+def _base32(number: int, width: int) -> str:
+    digits: list[str] = []
+    for _ in range(width):
+        number, rest = divmod(number, 32)
+        digits.append(_ALPHABET[rest])
+    return "".join(reversed(digits))
+
+
+class RunStore:
+    """Run records in one SQLite file, which is made when first needed. Safe under threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ready = False
+        self._lock = threading.Lock()
+
+    def save(self, answer: Answer, events: Sequence[Event] = ()) -> str:
+        """Stores the answer under its `run_id` (a new one where it has none; the same replaces) and returns the id."""
+        run_id = answer.run_id or new_run_id()
+        record = {**answer.to_dict(), "run_id": run_id}
+        row = (
+            run_id,
+            time.time(),
+            redact(visible(answer.question)),
+            answer.mode,
+            visible(answer.model),
+            answer.status,
+            answer.stop_reason,
+            answer.usage.steps,
+            answer.usage.searches,
+            answer.usage.reads,
+            answer.usage.dollars,
+            answer.usage.seconds,
+            sum(1 for c in answer.claims if c.status != "verified"),
+            _dump(record),
+            _dump([e.to_dict() for e in events if e.type != "answer"]),
+        )
+        with closing(self._connect()) as db, db:
+            db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+        return run_id
+
+    def get(self, run_id: str) -> RunRecord:
+        """The run with this id or unique beginning of an id. Raises UsageError when there is none, or more than one."""
+        wanted = run_id.strip().lower()
+        with closing(self._connect()) as db:
+            rows = db.execute(
+                f"SELECT {_COLUMNS}, answer, events FROM runs WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 4",
+                (len(wanted), wanted),
+            ).fetchall()
+        exact = [r for r in rows if r[0] == wanted]
+        if not wanted or not (exact or rows):
+            raise UsageError(f"no run {run_id!r}; 'citehound runs' lists the known ones")
+        if not exact and len(rows) > 1:
+            some = ", ".join(r[0] for r in rows[:3])
+            raise UsageError(f"{run_id!r} is the beginning of several runs ({some} ...); give more of the id")
+        row = (exact or rows)[0]
+        return RunRecord(
+            summary=_summary(row),
+            answer=answer_from_dict(json.loads(row[-2])),
+            events=tuple(cast("list[dict[str, Any]]", json.loads(row[-1]))),
+        )
+
+    def list(self, limit: int = 20, *, status: str | None = None, before: str | None = None) -> tuple[RunSummary, ...]:
+        """The newest runs first; `before` is a run id: only older ones."""
+        where = ["1"]
+        values: list[object] = []
+        if status is not None:
+            where.append("status = ?")
+            values.append(status)
+        if before is not None:
+            where.append("id < ?")
+            values.append(before)
+        with closing(self._connect()) as db:
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
+                (*values, max(0, limit)),
+            ).fetchall()
+        return tuple(_summary(r) for r in rows)
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(self.path, timeout=30.0, isolation_level="IMMEDIATE")
+            try:
+                self._prepare(db)
+            except BaseException:
+                db.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise CitehoundError(
+                f"the run store {str(self.path)!r} cannot be used ({error}); "
+                "check the file, or move it away to begin anew"
+            ) from error
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        with self._lock:
+            if self._ready and self.path.exists():
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+                if version == SCHEMA:
+                    return
+            db.execute("PRAGMA journal_mode = WAL")
+            self._migrate(db)
+            self._ready = True
+
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        db.isolation_level = None
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            version = int(db.execute("PRAGMA user_version").fetchone()[0])
+            if version > SCHEMA:
+                raise CitehoundError(
+                    f"the run store {str(self.path)!r} was written by a newer version of Citehound "
+                    f"(schema {version}, this one knows {SCHEMA}); upgrade, or move the file away to begin anew"
+                )
+            for number in range(version, SCHEMA):
+                for statement in _MIGRATIONS[number].split(";"):
+                    if statement.strip():
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {number + 1}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        finally:
+            db.isolation_level = "IMMEDIATE"
+
+
+_COLUMNS = (
+    "id, created, question, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, unverified"
+)
+
+
+def _summary(row: Sequence[Any]) -> RunSummary:
+    return RunSummary(
+        run_id=row[0],
+        created=row[1],
+        question=row[2],
+        mode=row[3],
+        model=row[4],
+        status=row[5],
+        stop_reason=row[6],
+        steps=row[7],
+        searches=row[8],
+        reads=row[9],
+        dollars=row[10],
+        seconds=row[11],
+        unverified=row[12],
+    )
+
+
+def _dump(value: object) -> str:
+    return redact(json.dumps(value, ensure_ascii=True, default=str))
+
+
+def answer_from_dict(data: Mapping[str, Any]) -> Answer:
+    """The `Answer` that `Answer.to_dict` gave; fields that this version does not know are left out."""
+
+    def pick(kind: type[Any], value: Mapping[str, Any], **parts: Any) -> Any:
+        known = {f.name for f in fields(kind)}
+        plain = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in value.items() if k in known}
+        return kind(**{**plain, **parts})
+
+    def citations(claim: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(pick(Citation, c) for c in claim.get("citations", ()))
+
+    def returned(call: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(pick(Reference, r) for r in call.get("returned", ()))
+
+    return pick(
+        Answer,
+        data,
+        claims=tuple(pick(Claim, c, citations=citations(c)) for c in data.get("claims", ())),
+        missing=tuple(pick(Gap, g) for g in data.get("missing", ())),
+        calls=tuple(pick(Call, c, returned=returned(c)) for c in data.get("calls", ())),
+        usage=pick(Usage, data.get("usage", {})),
+    )

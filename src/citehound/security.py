@@ -1,0 +1,183 @@
+"""What text may reach a prompt, a terminal or a log: strips what cannot be seen, hides live secrets.
+
+`visible` follows UAX #9 (bidi controls), UTS #51 (emoji joiners) and the Unicode rules on joiners in Arabic
+and Indic scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+_BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_NEVER = re.compile(
+    "["
+    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # C0 but \t and \n (others are line breaks, see above), DEL, C1
+    "\xad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0"  # nothing to see
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi controls
+    "\ufff9-\ufffb"  # interlinear annotation
+    "\U000e0000-\U000e0fff"  # tags and the supplementary variation selectors
+    "]+"
+)
+_MAYBE = re.compile("[\u200c\u200d\ufe00-\ufe0f\u180b-\u180d]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_ZWNJ, _ZWJ, _VS15, _VS16 = "\u200c", "\u200d", "\ufe0e", "\ufe0f"
+
+_JOINING = ("ARABIC", "SYRIAC", "MANDAIC", "MONGOLIAN", "NKO", "PHAGS", "MANICHAEAN", "ADLAM", "HANIFI")
+_INDIC = (
+    "DEVANAGARI",
+    "BENGALI",
+    "GURMUKHI",
+    "GUJARATI",
+    "ORIYA",
+    "TAMIL",
+    "TELUGU",
+    "KANNADA",
+    "MALAYALAM",
+    "SINHALA",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+    "NEWA",
+    "BALINESE",
+    "JAVANESE",
+)
+
+
+def visible(text: str) -> str:
+    """`text` without anything that cannot be seen: control, bidi, tag and zero-width characters are gone.
+
+    Line breaks of every kind become a newline; tabs stay. Joiners stay only where they shape what is seen: in emoji
+    sequences and in Arabic-like and Indic scripts. A lone surrogate becomes U+FFFD, so it always encodes.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _SURROGATES.sub("\ufffd", text)
+    text = _NEVER.sub("", _BREAKS.sub("\n", text))
+    return _MAYBE.sub(lambda m: m.group() if _shapes(text, m.start()) else "", text)
+
+
+def terminal(text: str) -> str:
+    """`text` as it may be printed: visible, and with the values of live secrets hidden."""
+    return redact(visible(text))
+
+
+def terminal_json(value: Any, *, indent: int | None = 2) -> str:
+    """`value` as JSON that is safe to print: what `visible` would drop stands as an escape, so nothing is lost."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    escaped = _ESCAPED.sub(lambda m: "".join(_escape(c) for c in m.group()), text)
+    return redact(escaped)
+
+
+def hidden_count(text: str) -> int:
+    """How many characters `visible` would take away (a line break of two characters counts as one)."""
+    return max(0, len(_BREAKS.sub("\n", text)) - len(visible(text)))
+
+
+_ESCAPED = re.compile(
+    "[\x7f-\x9f\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+)
+
+
+def _escape(char: str) -> str:
+    point = ord(char)
+    if point < 0x10000:
+        return f"\\u{point:04x}"
+    point -= 0x10000
+    return f"\\u{0xD800 + (point >> 10):04x}\\u{0xDC00 + (point & 0x3FF):04x}"
+
+
+def _shapes(text: str, at: int) -> bool:
+    """True when the joiner or variation selector at `at` changes what is seen."""
+    char = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    if not before:
+        return False
+    if char in (_VS15, _VS16):
+        return _pictographic(before) or before in "0123456789#*"
+    if "\ufe00" <= char <= "\ufe0d":
+        return unicodedata.category(before) in ("Sm", "Lo")
+    if "\u180b" <= char <= "\u180d":
+        return _script(before) == "MONGOLIAN"
+    if char == _ZWJ and after:
+        base = text[at - 2] if before in (_VS15, _VS16) and at > 1 else before
+        if _pictographic(base) and _pictographic(after):
+            return True
+    script = _script(before)
+    if script in _INDIC:
+        return not after or char == _ZWJ or _script(after) == script
+    return script in _JOINING and (_script(after) == script if after else char == _ZWJ)
+
+
+def _script(char: str) -> str:
+    if not char or unicodedata.category(char)[0] not in "LMN":
+        return ""
+    return unicodedata.name(char, "").split(" ", 1)[0]
+
+
+def _pictographic(char: str) -> bool:
+    point = ord(char)
+    return (
+        0x1F000 <= point <= 0x1FAFF
+        or 0x2190 <= point <= 0x21FF
+        or 0x2300 <= point <= 0x23FF
+        or 0x2460 <= point <= 0x27BF
+        or 0x2900 <= point <= 0x2BFF
+        or point in (0xA9, 0xAE, 0x203C, 0x2049, 0x2122, 0x2139, 0x3030, 0x303D, 0x3297, 0x3299)
+    )
+
+
+# Secrets ---------------------------------------------------------------------------------------------------------
+
+REDACTED = "[redacted]"
+_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|CREDENTIALS?|HEADERS)$", re.I)
+_LEAST = 8
+"""A shorter value is no secret worth hiding: replacing it would garble ordinary text."""
+
+
+def secrets(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The values of the environment's variables that are named like secrets, longest first."""
+    found = {
+        value.strip()
+        for name, value in (os.environ if env is None else env).items()
+        if _SECRET_NAME.search(name) and len(value.strip()) >= _LEAST and not value.strip().isspace()
+    }
+    return tuple(sorted(found, key=lambda v: (-len(v), v)))
+
+
+def redact(text: str, *, env: Mapping[str, str] | None = None) -> str:
+    """`text` with every live secret replaced, also in URL, JSON and base64 form (at any of three alignments)."""
+    values = secrets(env)
+    if not values:
+        return text
+    for form in _forms(values):
+        if form in text:
+            text = text.replace(form, REDACTED)
+    return text
+
+
+_cache: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+
+def _forms(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values not in _cache:
+        _cache.clear()
+        forms: set[str] = set()
+        for value in values:
+            forms |= {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
+            raw = value.encode("utf-8", "surrogateescape")
+            for pad in range(3):
+                for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                    body = encode(b"\0" * pad + raw).decode("ascii")
+                    # Characters that share bits with neighbours differ from case to case; the rest never does.
+                    forms.add(body[(0, 2, 3)[pad] : (pad + len(raw)) * 8 // 6])
+        _cache[values] = tuple(sorted((f for f in forms if len(f) >= _LEAST), key=lambda f: (-len(f), f)))
+    return _cache[values]
