@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 from .errors import ConfigError
 
 FILE_NAME = "citehound.toml"
+BACKENDS = ("embedded",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +81,10 @@ class Config:
     index: IndexConfig = field(default_factory=IndexConfig)
     path: Path | None = None
     """The file it was read from."""
-    state_folder: Path | None = None
-    """Where index and runs are kept, when not in `root/.citehound`."""
 
     @property
     def state(self) -> Path:
-        return self.state_folder or self.root / ".citehound"
+        return self.root / ".citehound"
 
     def source(self, name: str) -> SourceConfig | None:
         return next((s for s in self.sources if s.name == name), None)
@@ -112,6 +111,9 @@ _MODEL: Mapping[str, _Kind] = {
     "turn_tokens": "count",
     "draft_tokens": "count",
     "price": "table",
+    "price_input": "number",
+    "price_output": "number",
+    "price_cached": "number",
 }
 _PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number"}
 _BUDGET: Mapping[str, _Kind] = {"max_steps": "count", "max_dollars": "limit", "max_seconds": "limit"}
@@ -136,9 +138,9 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_BASE_URL": ("model", "base_url"),
     "CITEHOUND_TURN_TOKENS": ("model", "turn_tokens"),
     "CITEHOUND_DRAFT_TOKENS": ("model", "draft_tokens"),
-    "CITEHOUND_PRICE_INPUT": ("model.price", "input"),
-    "CITEHOUND_PRICE_OUTPUT": ("model.price", "output"),
-    "CITEHOUND_PRICE_CACHED": ("model.price", "cached"),
+    "CITEHOUND_PRICE_INPUT": ("model", "price_input"),
+    "CITEHOUND_PRICE_OUTPUT": ("model", "price_output"),
+    "CITEHOUND_PRICE_CACHED": ("model", "price_cached"),
     "CITEHOUND_MAX_STEPS": ("budget", "max_steps"),
     "CITEHOUND_MAX_DOLLARS": ("budget", "max_dollars"),
     "CITEHOUND_MAX_SECONDS": ("budget", "max_seconds"),
@@ -148,12 +150,10 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
 """Environment variable to the table and key that it overrides."""
 OTHER_ENVIRONMENT: Mapping[str, str] = {
     "CITEHOUND_CONFIG": "the configuration file, where --config does not say",
-    "CITEHOUND_STATE": "the folder for index and runs, instead of .citehound beside the file",
     "CITEHOUND_DEBUG": "1 shows the traceback of a bug",
 }
 _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "model": _MODEL,
-    "model.price": _PRICE,
     "budget": _BUDGET,
     "index": _INDEX,
 }
@@ -202,9 +202,11 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     _refuse_keys(data, where)
     top = _table(data, _TOP, at=where, prefix="")
     model = _table(top.get("model", {}), _MODEL, at=where, prefix="model.")
+    for key, value in _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price.").items():
+        if model.setdefault(f"price_{key}", value) != value:
+            raise ConfigError(f"{where}: model.price.{key} and model.price_{key} differ; keep one of them")
     tables = {
         "model": model,
-        "model.price": _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price."),
         "budget": _table(top.get("budget", {}), _BUDGET, at=where, prefix="budget."),
         "index": _table(top.get("index", {}), _INDEX, at=where, prefix="index."),
     }
@@ -214,12 +216,9 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
             raise ConfigError(f"{where}: model.{key} is empty; name a model, or leave the key out")
     index = tables["index"]
     backend = index.get("backend", "embedded")
-    known = _modules("index", "embedded", but=("analysis", "fusion", "versions", "conformance"))
-    if backend not in known:
-        raise ConfigError(f"{where}: index.backend {backend!r} is not known; {_nearest(backend, known)}")
-    price = tables["model.price"]
+    if backend not in BACKENDS:
+        raise ConfigError(f"{where}: index.backend {backend!r} is not known; {_nearest(backend, BACKENDS)}")
     root = path.parent.resolve()
-    state = env.get("CITEHOUND_STATE")
     entries = cast("list[Any]", top.get("sources", []))
     sources = tuple(_source(entry, number, root=root, at=where) for number, entry in enumerate(entries, 1))
     if not sources:
@@ -228,14 +227,8 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     return Config(
         root=root,
         path=path,
-        state_folder=Path(state).expanduser().absolute() if state else None,
         sources=sources,
-        model=ModelConfig(
-            **model,
-            price_input=price.get("input"),
-            price_output=price.get("output"),
-            price_cached=price.get("cached"),
-        ),
+        model=ModelConfig(**model),
         budget=BudgetConfig(**tables["budget"]),
         index=IndexConfig(**index),
     )
@@ -250,7 +243,7 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
     if name != name.strip() or not name.isprintable() or "/" in name or "\\" in name or name in (".", ".."):
         raise ConfigError(f"{at}: sources[{number}].name {name!r} must be one printable word or phrase without slashes")
     kind = table.get("kind", "files")
-    kinds = _modules("sources", "files")
+    kinds = _source_kinds()
     if kind not in kinds:
         raise ConfigError(f"{at}: source {name!r} has the kind {kind!r}; {_nearest(kind, kinds)}")
     trust = table.get("trust", "reviewed")
@@ -301,15 +294,15 @@ def _table(value: Any, schema: Mapping[str, _Kind], *, at: str, prefix: str) -> 
 
 
 def _value(value: Any, kind: _Kind, *, name: str) -> Any:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = _number(value)
     match kind:
         case "limit" if isinstance(value, str) and value.strip().lower() == "none":
             return None
-        case "limit" if number and value > 0:
-            return float(value)
-        case "number" if number and value >= 0:
-            return float(value)
-        case "count" if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        case "limit" if number is not None and number > 0:
+            return number
+        case "number" if number is not None and number >= 0:
+            return number
+        case "count" if isinstance(value, int) and number is not None and number >= 1:
             return value
         case "text" if isinstance(value, str):
             return value
@@ -323,7 +316,13 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
             return cast("list[Any]", value)
         case _:
             hint = "; write [[sources]], with two brackets" if kind == "tables" else ""
-            raise ConfigError(f"{name} must be {_WORDS[kind]}, not {_short(value)}{hint}")
+            raise ConfigError(f"{name} must be {_WORDS[kind]}, not {_short(cast('object', value))}{hint}")
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 def _override(tables: Mapping[str, dict[str, Any]], env: Mapping[str, str]) -> None:
@@ -368,7 +367,7 @@ def _refuse_duplicates(sources: Sequence[SourceConfig], at: str) -> None:
     names: dict[str, str] = {}
     places: dict[tuple[object, ...], str] = {}
     for source in sources:
-        tool = re.sub(r"\W", "_", source.name).casefold()
+        tool = re.sub(r"[^A-Za-z0-9_]", "_", source.name).casefold()
         if tool in names:
             first = names[tool]
             how = "is there twice" if first == source.name else f"is too like {first!r} (both become search_{tool})"
@@ -380,11 +379,9 @@ def _refuse_duplicates(sources: Sequence[SourceConfig], at: str) -> None:
         places[place] = source.name
 
 
-def _modules(package: str, always: str, *, but: Sequence[str] = ()) -> tuple[str, ...]:
-    """The modules of a sibling package: adding a source kind or a backend is adding a file."""
-    folder = Path(__file__).parent / package
-    found = {p.stem for p in folder.glob("*.py") if not p.stem.startswith("_") and p.stem not in but}
-    return tuple(sorted(found | {always}))
+def _source_kinds() -> tuple[str, ...]:
+    """The modules of `sources/`: adding a kind is adding a file."""
+    return tuple(sorted(p.stem for p in (Path(__file__).parent / "sources").glob("[a-z]*.py")))
 
 
 def _nearest(key: str, known: Sequence[str] | Mapping[str, object], *, prefix: str = "") -> str:
