@@ -114,42 +114,64 @@ def test_there_are_examples_of_each_kind() -> None:
 
 # settings
 
-TABLES: dict[str, type] = {
-    "[model]": config.ModelConfig,
-    "[budget]": config.BudgetConfig,
-    "[[sources]]": config.SourceConfig,
-    "[index]": config.IndexConfig,
-}
+SETTINGS = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+PRICE = "price_"
+
+
+def settings(table: str) -> dict[str, object]:
+    """Every key of a table of the file with its default."""
+    kinds = {
+        "[model]": config.ModelConfig,
+        "[model.price]": config.ModelConfig,
+        "[budget]": config.BudgetConfig,
+        "[[sources]]": config.SourceConfig,
+        "[index]": config.IndexConfig,
+    }
+    of_price = table == "[model.price]"
+    return {
+        f.name.removeprefix(PRICE): f.default
+        for f in dataclasses.fields(kinds[table])
+        if f.name.startswith(PRICE) == of_price
+    }
+
+
+TABLES = ["[model]", "[model.price]", "[budget]", "[[sources]]", "[index]"]
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_setting_is_documented_and_no_other(table: str) -> None:
-    text = section((ROOT / "docs" / "configuration.md").read_text("utf-8"), table)
-    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    assert documented == {f.name for f in dataclasses.fields(TABLES[table])}
+    assert set(re.findall(r"^\| `(\w+)` \|", section(SETTINGS, table), re.MULTILINE)) == set(settings(table))
 
 
-def test_every_table_of_the_configuration_is_documented() -> None:
-    tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path"}
-    assert tables == {name.strip("[]") for name in TABLES}
+def test_every_table_of_the_file_is_documented() -> None:
+    tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path", "state_folder"}
+    assert tables == {name.strip("[]") for name in TABLES} - {"model.price"}
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_documented_defaults_are_the_real_ones(table: str) -> None:
-    text = section((ROOT / "docs" / "configuration.md").read_text("utf-8"), table)
-    for f in dataclasses.fields(TABLES[table]):
-        row = re.search(rf"^\| `{f.name}` \| (.*?) \|", text, re.MULTILINE)
-        assert row
-        literal = re.fullmatch(r"`(.*)`", row[1])
-        if literal and f.default is not dataclasses.MISSING and f.default is not None:
-            shown = literal[1]
-            expected = f.default
-            if isinstance(expected, bool):
-                assert shown == str(expected).lower(), f.name
-            elif isinstance(expected, (int, float)):
-                assert float(shown) == float(expected), f.name
-            else:
-                assert shown == f'"{expected}"', f.name
+    for name, default in settings(table).items():
+        row = re.search(rf"^\| `{name}` \| (.*?) \|", section(SETTINGS, table), re.MULTILINE)
+        assert row, name
+        shown = re.fullmatch(r"`(.*)`", row[1])
+        if isinstance(default, bool):
+            assert shown and shown[1] == str(default).lower(), name
+        elif isinstance(default, (int, float)):
+            assert shown and float(shown[1]) == float(default), name
+        elif isinstance(default, str) and default:
+            assert shown and shown[1] == f'"{default}"', name
+        else:
+            assert not shown, name
+
+
+def test_every_variable_is_documented_and_no_other() -> None:
+    shown = set(re.findall(r"^\| `(CITEHOUND_\w+)` \|", section(SETTINGS, "Environment"), re.MULTILINE))
+    assert shown == {*config.ENVIRONMENT, *config.OTHER_ENVIRONMENT}
+
+
+def test_a_variable_is_documented_with_the_key_that_it_overrides() -> None:
+    for name, (table, key) in config.ENVIRONMENT.items():
+        assert f"| `{name}` | `{key}` in `[{table}]`" in SETTINGS
 
 
 # commands
