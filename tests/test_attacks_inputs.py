@@ -1,7 +1,8 @@
-"""Replays the shared hostile inputs of the command line and of files: a proper exit code, one line, and nothing else harmed."""
+"""Replays the shared hostile inputs of the command line and of files: proper exit codes, one line, nothing else harmed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -76,10 +77,8 @@ def prepared(row: dict[str, Any], folder: Path, tmp_path: Path) -> list[str]:
     elif build.get("kind") == "fifo_and_dev":
         os.mkfifo(folder / "docs" / "pipe.md")
         if os.geteuid() == 0:
-            try:
+            with contextlib.suppress(OSError):
                 os.mknod(folder / "docs" / "zero.md", 0o20644, os.makedev(1, 5))
-            except OSError:
-                pass
     return arguments
 
 
