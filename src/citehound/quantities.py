@@ -1,0 +1,779 @@
+# ruff: noqa: E501 - the tables of words read better unbroken
+"""The quantities of a text (numbers with a unit class, dates, amounts, rates, names with digits) and when two agree.
+
+Seven languages: en, pt, de, es, fr, it, nl. Knows nothing of quotes, claims or documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
+from functools import lru_cache
+
+from .wording import LANGUAGES, guess_languages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """One quantity as it stands in a text.
+
+    `unit` is a class: 'hour', 'month', 'percent', 'EUR', 'byte', 'count', 'date', 'rate' (times per month or per hour),
+    'ordinal', 'name' (letters and digits, as AES-256) ...; `values` are its readings in the class's base (several when
+    the writing is ambiguous); dates and names are in `names`.
+    """
+
+    text: str
+    unit: str
+    start: int
+    end: int
+    values: tuple[Fraction, ...] = ()
+    names: tuple[str, ...] = ()
+    digits: int = 0
+    """Decimals shown, for rounding."""
+
+
+# --- number words ---------------------------------------------------------------------------------------------------
+
+_EN_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_ONES = {
+    "en": _EN_ONES,
+    "pt": "zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze quinze dezasseis dezassete dezoito dezanove",
+    "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn",
+    "es": "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis diecisiete dieciocho diecinueve",
+    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize dix-sept dix-huit dix-neuf",
+    "it": "zero un due tre quattro cinque sei sette otto nove dieci undici dodici tredici quattordici quindici sedici diciassette diciotto diciannove",
+    "nl": "nul een twee drie vier vijf zes zeven acht negen tien elf twaalf dertien veertien vijftien zestien zeventien achttien negentien",
+}
+_TENS = {
+    "en": "twenty thirty forty fifty sixty seventy eighty ninety",
+    "pt": "vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
+    "de": "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig",
+    "es": "veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa",
+    "fr": "vingt trente quarante cinquante soixante",
+    "it": "venti trenta quaranta cinquanta sessanta settanta ottanta novanta",
+    "nl": "twintig dertig veertig vijftig zestig zeventig tachtig negentig",
+}
+_MORE = {
+    "en": {"a dozen": 12, "fourty": 40},
+    "pt": {"uma": 1, "duas": 2, "quatorze": 14, "dezesseis": 16, "dezessete": 17, "dezenove": 19, "meia dúzia": 6},
+    "de": {"eine": 1, "einen": 1, "einem": 1, "einer": 1, "eines": 1, "eins": 1, "zwo": 2, "dreissig": 30, "fuenf": 5},
+    "es": {"una": 1, "uno": 1, "veintiún": 21, "veintidós": 22, "veintitrés": 23, "veintiséis": 26},
+    "fr": {"une": 1},
+    "it": {"una": 1, "uno": 1, "un'": 1},
+    "nl": {"één": 1},
+}
+_HUNDREDS = {
+    "en": {"hundred": 100},
+    "pt": {"cem": 100, "cento": 100, "duzentos": 200, "duzentas": 200, "trezentos": 300, "trezentas": 300, "quatrocentos": 400, "quinhentos": 500, "seiscentos": 600, "setecentos": 700, "oitocentos": 800, "novecentos": 900},
+    "de": {"hundert": 100, "einhundert": 100},
+    "es": {"cien": 100, "ciento": 100, "doscientos": 200, "trescientos": 300, "cuatrocientos": 400, "quinientos": 500, "seiscientos": 600, "setecientos": 700, "ochocientos": 800, "novecientos": 900},
+    "fr": {"cent": 100, "cents": 100},
+    "it": {"cento": 100, "duecento": 200, "trecento": 300, "quattrocento": 400, "cinquecento": 500},
+    "nl": {"honderd": 100},
+}  # fmt: skip
+_THOUSANDS = {
+    "en": "thousand",
+    "pt": "mil",
+    "de": "tausend",
+    "es": "mil",
+    "fr": "mille",
+    "it": "mille|mila",
+    "nl": "duizend",
+}
+_AND = {"en": "and", "pt": "e", "de": "und", "es": "y", "fr": "et", "it": "e", "nl": "en"}
+
+
+@lru_cache(maxsize=16)
+def _small(language: str) -> dict[str, int]:
+    """Every phrase for 0 to 99."""
+    ones = _ONES[language].split()
+    tens = _TENS[language].split()
+    table: dict[str, int] = {word: i for i, word in enumerate(ones)}
+    for i, ten in enumerate(tens, start=2):
+        table[ten] = i * 10
+        for one in range(1, 10):
+            value, word = i * 10 + one, ones[one]
+            match language:
+                case "en":
+                    forms = [f"{ten}-{word}", f"{ten} {word}"]
+                case "pt":
+                    forms = [
+                        f"{ten} e {w}" for w in ([word, "uma"] if one == 1 else [word, "duas"] if one == 2 else [word])
+                    ]
+                case "de":
+                    forms = [f"{word}und{ten}"]
+                case "es":
+                    forms = [f"{ten} y {word}", f"{ten} y {word}o", f"{ten} y {word}a"] if i > 2 else [f"veinti{word}"]
+                case "fr":
+                    forms = [f"{ten}-{word}", f"{ten} {word}", f"{ten} et {word}", f"{ten}-et-{word}"]
+                case "it":
+                    stem = ten[:-1] if one in (1, 8) else ten
+                    forms = [stem + word, stem + word + "o", ten + ("tré" if one == 3 else word)]
+                case _:
+                    forms = [f"{word}{'ën' if word.endswith('e') else 'en'}{ten}"]
+            table.update(dict.fromkeys(forms, value))
+    if language == "fr":
+        for one in range(0, 20):
+            high = ones[one]
+            if one >= 10:
+                table.update(dict.fromkeys((f"soixante-{high}", f"soixante {high}", f"soixante et {high}"), 60 + one))
+            table.update(dict.fromkeys((f"quatre-vingt-{high}", f"quatre-vingts {high}"), 80 + one))
+        table.update({"quatre-vingts": 80, "quatre-vingt": 80, "septante": 70, "huitante": 80, "nonante": 90})
+    table.update(_MORE[language])
+    return table
+
+
+_ONE_WORDS = {"en": ("one",), "pt": ("um", "uma"), "de": ("ein", "eine", "einen", "einem", "einer", "eines", "eins"), "es": ("un", "una", "uno"), "fr": ("un", "une"), "it": ("un", "una", "uno", "un'"), "nl": ("een", "één")}  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def _word_pattern(language: str) -> re.Pattern[str]:
+    small = "|".join(re.escape(w) for w in sorted(_small(language), key=len, reverse=True))
+    hundreds = "|".join(sorted(_HUNDREDS[language], key=len, reverse=True))
+    thousand = _THOUSANDS[language]
+    joined = "" if language in ("de", "nl", "it") else r"(?!\w)"
+    lead = r"a |" if language == "en" else ""
+    atom = rf"(?:(?:{lead}(?:{small}){joined}[ -]?)?(?:{hundreds}){joined}|(?:{small})(?!\w))"
+    link = rf"(?:[ -](?:{_AND[language]} )?|(?:{_AND[language]})?)" if joined == "" else rf"[ -](?:{_AND[language]} )?"
+    below = rf"(?:{atom}(?:{link}(?:{small})(?!\w))?|(?:{small}){joined})"
+    return re.compile(
+        rf"(?<![\w-])(?:(?:a |{below}[ -]?)?(?:{thousand}){joined}(?:{link}{below})?|{below})(?![\w])", re.IGNORECASE
+    )
+
+
+def _word_value(text: str, language: str) -> int | None:
+    """The value of a number phrase that `_word_pattern` matched, None when it is none after all."""
+    rest = text.casefold()
+    small, hundreds = _small(language), _HUNDREDS[language]
+    ordered = sorted([*small, *hundreds, *_THOUSANDS[language].split("|")], key=len, reverse=True)
+    folded = {word.casefold(): word for word in ordered}
+    total = current = 0
+    seen = False
+    while rest:
+        word = next((w for w in folded if rest.startswith(w)), None)
+        if word is None:
+            trimmed = re.sub(rf"^(?:[ -]+|{_AND[language]}(?=[ \w])|a )", "", rest)
+            if trimmed == rest:
+                return None
+            rest = trimmed
+            continue
+        original = folded[word]
+        rest = rest[len(word) :]
+        seen = True
+        if original in hundreds:
+            size = hundreds[original]
+            current = (current or 1) * 100 if size == 100 and current < 10 else current + size
+        elif original in _THOUSANDS[language].split("|"):
+            total += (current or 1) * 1000
+            current = 0
+        else:
+            current += small[original]
+    return total + current if seen else None
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+_TIME: dict[str, str] = {
+    "second": r"seconds?|secs?|segundos?|sekunden?|secondes?|second[oi]|seconden?",
+    "minute": r"minutes?|mins?|minutos?|minuten?|minut[oi]|minuut",
+    "hour": r"hours?|hrs?|h|horas?|stunden?|std\.?|heures?|or[ae]|uur|uren",
+    "day": r"(?:calendar |consecutive )?days?|(?:kalender)?tage?n?|dias?(?: (?:corridos|consecutivos|seguidos))?|días?(?: naturales)?|jours?(?: calendaires)?|giorn[oi]|dag(?:en)?",
+    "business day": r"(?:business|working|banking|work)[ -]days?|dias úteis|dia útil|werktage?n?|arbeitstage?n?|geschäftstage?n?|bankarbeitstage?n?|días? (?:hábil(?:es)?|laborables?)|jours? (?:ouvrables?|ouvrés?)|giorn[oi] lavorativ[oi]|werkdag(?:en)?",
+    "week": r"weeks?|semanas?|wochen?|semaines?|settiman[ae]|we(?:ek|ken)",
+    "month": r"(?:calendar )?months?|m[eê]s(?:es)?|monate?n?s?|mois|mes[ei]|maand(?:en)?",
+    "quarter": r"quarters?|trimestres?|quartale?n?|trimestr[ei]|kwarta(?:al|len)",
+    "year": r"(?:calendar )?years?|yrs?|anos?|jahre?n?s?|años?|ans?|années?|ann[oi]|jaar|jaren",
+}
+_OTHER_UNITS: dict[str, str] = {
+    "point": r"percentage points?|pontos percentuais|prozentpunkte?n?|puntos porcentuales|points de pourcentage|punti percentuali|procentpunt(?:en)?|pp",
+    "bps": r"basis points?|bps|pontos base|basispunkte?n?|puntos básicos|points de base|punti base|basispunten",
+    "permille": r"‰|per mille|promille",
+    "percent": r"%|per ?cent|percent|pct\.?|por cento|prozent|por ciento|pour ?cents?|per cento|procent",
+    "times": r"times|vezes|mal|veces|fois|volte|keer|x|×",
+}
+_DATA = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5}
+_DATA_WORDS = {"kilo": "k", "mega": "m", "giga": "g", "tera": "t", "peta": "p"}
+_CURRENCY = {
+    "EUR": r"€|EUR|euros?",
+    "GBP": r"£|GBP|pounds?(?: sterling)?|libras?|pfund|livres? sterling|sterline",
+    "CAD": r"C\$|CA\$|CAD",
+    "AUD": r"A\$|AU\$|AUD",
+    "BRL": r"R\$|BRL|rea(?:l|is)",
+    "USD": r"US\$|\$|USD|(?:US )?dollars?|d[oó]lares|dólar|dollari",
+    "CHF": r"CHF|Fr\.|(?:Swiss )?francs?|franken|francos(?: suíços| suizos)?|franchi",
+    "JPY": r"¥|JPY|yen",
+    "INR": r"₹|INR|rupees?",
+    "SEK": r"SEK",
+    "NOK": r"NOK",
+    "DKK": r"DKK",
+    "PLN": r"PLN|zł",
+    "CNY": r"CNY|RMB|yuan",
+}
+_SCALES = {
+    r"k|K": 1000,
+    r"thousand|thousands|mil|tausend|mille|mila|duizend|Tsd\.?": 1000,
+    r"m|mn|mio\.?|millions?|million|millionen|milhão|milhões|millón|millones|milion[ei]|miljoen": 10**6,
+    r"bn|b|billions?|mrd\.?|milliarden?|milliards?|bilhão|bilhões|mil milhões|mil millones|miliard[oi]|miljard": 10**9,
+    r"trillions?|trilhões|billón|billones|billionen": 10**12,
+}
+_SCALE = "|".join(f"(?P<s{i}>{words if i == 0 else f'(?i:{words})'})" for i, words in enumerate(_SCALES))
+_SCALE_RE = re.compile(rf"\s?(?:{_SCALE})(?!\w)(?! de [a-z]+ de)(?: de| d'| di)?")
+_SCALE_FACTORS = tuple(_SCALES.values())
+_ONLY_MONEY_SCALES = {"m", "M", "b", "B", "K"}
+_UNIT_RES = tuple(
+    (unit, re.compile(rf"[ -]?(?:{words})(?![\w])", re.IGNORECASE))
+    for unit, words in (
+        ("business day", _TIME["business day"]),
+        *((u, w) for u, w in _TIME.items() if u != "business day"),
+        *_OTHER_UNITS.items(),
+    )
+)
+_DATA_RE = re.compile(
+    r"[ -]?(?:(?P<word>kilo|mega|giga|tera|peta)?(?P<wkind>bytes?|octets?|bits?)|(?P<p>[kKMGTP])(?P<i>i)?(?P<kind>B|b|bit|o))(?![\w])"
+)
+_MONEY_AFTER = re.compile(
+    r"[ -]?(?:" + "|".join(f"(?P<{code}>{words})" for code, words in _CURRENCY.items()) + r")(?![\w])", re.IGNORECASE
+)
+_MONEY_BEFORE = re.compile(
+    r"(?:" + "|".join(f"(?P<{code}>{words})" for code, words in _CURRENCY.items()) + r")\s?[-–]?$", re.IGNORECASE
+)
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_MONTHS_IN = {"month": 1, "quarter": 3, "year": 12}
+
+
+def _base(unit: str, value: Fraction) -> tuple[str, Fraction] | None:
+    """The exact family and value of a duration: seconds (up to weeks) or months (up to years), never across."""
+    if unit in _SECONDS:
+        return "seconds", value * _SECONDS[unit]
+    if unit in _MONTHS_IN:
+        return "months", value * _MONTHS_IN[unit]
+    return None
+
+
+# --- dates ----------------------------------------------------------------------------------------------------------
+
+_MONTH_NAMES = {
+    1: "january|jan|janeiro|januar|jänner|enero|ene|janvier|janv|gennaio|januari",
+    2: "february|feb|fevereiro|fev|februar|febrero|février|févr|febbraio|februari",
+    3: "march|mar|março|märz|marzo|mars|maart",
+    4: "april|apr|abril|abr|avril|avr|aprile",
+    5: "may|maio|mai|mayo|maggio|mei",
+    6: "june|jun|junho|juni|junio|juin|giugno",
+    7: "july|jul|julho|juli|julio|juillet|luglio",
+    8: "august|aug|agosto|ago|août|augustus",
+    9: "september|sept|sep|setembro|set|septiembre|septembre|settembre",
+    10: "october|oct|outubro|out|oktober|okt|octubre|octobre|ottobre",
+    11: "november|nov|novembro|noviembre|novembre",
+    12: "december|dec|dezembro|dez|dezember|diciembre|dic|décembre|déc|dicembre",
+}
+_MONTH_OF = {name: number for number, names in _MONTH_NAMES.items() for name in names.split("|")}
+_MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_DATE_RES = (
+    re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/](?P<m>\d{2})[-/](?P<d>\d{2})(?![\w-])"),
+    re.compile(r"(?<![\w.年])(?P<y>\d{4})年(?P<m>\d{1,2})月(?:(?P<d>\d{1,2})日)?"),
+    re.compile(r"(?<![\w.,/-])(?P<a>\d{1,2})(?P<sep>[./-])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4}|\d{2})(?![\w])(?![./-]\d)"),
+    re.compile(
+        rf"(?<![\w.,])(?P<d>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?(?: day)?(?: of| de| d'| di)? ?(?P<n>{_MONTH})\b\.?(?:(?: de| del| of|,)? (?P<y>\d{{4}}))?(?!\w)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"(?<!\w)(?P<n>{_MONTH})\b\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?![\d.])(?:(?:,| of)? (?P<y>\d{{4}}))?(?!\w)",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"(?<!\w)(?P<n>{_MONTH})\b\.?(?:,| de| del| of)? (?P<y>\d{{4}})(?!\w)", re.IGNORECASE),
+    re.compile(r"(?<![\w.-])(?P<y>(?:19|20)\d{2})-(?P<m>0[1-9]|1[0-2])(?![\w-])"),
+)
+
+
+def _dates(text: str, language: str) -> list[Quantity]:
+    found: list[Quantity] = []
+    for pattern in _DATE_RES:
+        for match in pattern.finditer(text):
+            if any(q.start < match.end() and match.start() < q.end for q in found):
+                continue
+            names = _date_names(match.groupdict(), language)
+            if names:
+                found.append(
+                    Quantity(text=match.group(), unit="date", start=match.start(), end=match.end(), names=names)
+                )
+    return found
+
+
+def _date_names(parts: dict[str, str | None], language: str) -> tuple[str, ...]:
+    year = parts.get("y")
+    if year is not None and len(year) == 2:
+        year = f"20{year}" if int(year) < 70 else f"19{year}"
+    a, b = parts.get("a"), parts.get("b")
+    if a is not None and b is not None:
+        pairs = {(int(b), int(a))}  # (month, day)
+        if parts.get("sep") == "/" and language == "en":
+            pairs.add((int(a), int(b)))
+        return tuple(sorted(f"{year}-{m:02}-{d:02}" for m, d in pairs if 1 <= m <= 12 and 1 <= d <= 31))
+    name = parts.get("n")
+    month = _MONTH_OF[name.casefold()] if name is not None else int(parts.get("m") or 0)
+    raw_day = parts.get("d")
+    day = int(raw_day) if raw_day else None
+    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= 31):
+        return ()
+    if year is None:
+        return (f"-{month:02}-{day:02}",) if day is not None else ()
+    if day is None:
+        return (f"{year}-{month:02}",)
+    try:
+        date(int(year), month, day)
+    except ValueError:
+        return ()
+    return (f"{year}-{month:02}-{day:02}",)
+
+
+# --- rates ----------------------------------------------------------------------------------------------------------
+
+_PERIODS = {
+    "year": (_TIME["year"], "annual|annually|yearly|per annum|p\\. ?a\\.|anual|anuais|anualmente|jährliche?[rsnm]?|anuales|annuel(?:le)?s?|annuellement|annual[ei]|annualmente|jaarlijkse?"),
+    "quarter": (_TIME["quarter"], "quarterly|trimestral(?:mente)?|trimestrais|vierteljährliche?[rsnm]?|quartalsweise|trimestrales|trimestriel(?:le)?s?|trimestriellement|trimestral[ei]|driemaandelijkse?"),
+    "month": (_TIME["month"], "monthly|mensal(?:mente)?|mensais|monatliche?[rsnm]?|mensual(?:es|mente)?|mensuel(?:le)?s?|mensuellement|mensil[ei]|mensilmente|maandelijkse?"),
+    "week": (_TIME["week"], "weekly|semanal(?:mente)?|semanais|wöchentliche?[rsnm]?|semanales|hebdomadaires?|settimanal[ei]|wekelijkse?"),
+    "day": (_TIME["day"], "daily|diári[oa]s?|diariamente|tägliche?[rsnm]?|diari[oa]s?|quotidien(?:ne)?s?|giornalier[oaie]|dagelijkse?"),
+    "hour": (_TIME["hour"], "hourly|stündliche?[rsnm]?"),
+}  # fmt: skip
+_PER = r"(?:a|an|per|each|every|por|pro|par|chaque|cada|all'|al|ao|à|im|je|jede[ns]?|l'|ogni|per|elke?|ieder|todos os|todas as|todos los|todas las|tous les|toutes les|any|the same)"
+_TIMES_WORDS = {
+    "once": 1,
+    "twice": 2,
+    "thrice": 3,
+    "einmal": 1,
+    "zweimal": 2,
+    "dreimal": 3,
+    "eenmaal": 1,
+    "tweemaal": 2,
+}
+_TIMES = (
+    r"(?:(?P<word>once|twice|thrice|einmal|zweimal|dreimal|eenmaal|tweemaal)"
+    r"|(?P<n>\w+) (?:times|time|vez|vezes|mal|veces|fois|volta|volte|keer))"
+)
+_RATE_RES = tuple(
+    (unit, re.compile(rf"(?<![\w-])(?:{_TIMES}(?: in| em| en| na| in der)? {_PER} ?(?:{nouns})|{_PER} ?(?:{nouns})|(?:{adjectives}))(?!\w)", re.IGNORECASE))
+    for unit, (nouns, adjectives) in _PERIODS.items()
+)  # fmt: skip
+_EVERY_N = re.compile(
+    r"(?<!\w)(?:every|each|cada|a cada|alle|tous les|toutes les|ogni|elke|om de)\s+(?P<n>\d+|\w+(?:-\w+)?)[ -](?P<unit>[^\W\d_]+)(?!\w)",
+    re.IGNORECASE,
+)
+_SPECIAL_RATES = (
+    (re.compile(r"(?<!\w)(?:half-yearly|semi-?annual(?:ly)?|biannual(?:ly)?|halbjährlich\w*|semestral(?:mente)?|semestriel(?:le)?)(?!\w)", re.IGNORECASE), "month", Fraction(1, 6)),
+    (re.compile(r"(?<!\w)(?:biennial(?:ly)?|every other year|every second year|bienal)(?!\w)", re.IGNORECASE), "month", Fraction(1, 24)),
+    (re.compile(r"(?<!\w)(?:fortnightly|every other week|quinzenal(?:mente)?|vierzehntägig)(?!\w)", re.IGNORECASE), "second", Fraction(1, 2 * 604800)),
+)  # fmt: skip
+
+
+def _rate(unit: str, times: Fraction) -> tuple[str, Fraction] | None:
+    base = _base(unit, Fraction(1))
+    return None if base is None else (f"rate/{base[0]}", times / base[1])
+
+
+def _unit_of(word: str) -> str | None:
+    return next((u for u, words in _TIME.items() if re.fullmatch(words, word, re.IGNORECASE)), None)
+
+
+def _small_number(word: str, languages: Sequence[str]) -> int | None:
+    if word.isdigit():
+        return int(word)
+    for language in languages:
+        value = _small(language).get(word.casefold())
+        if value is not None:
+            return value
+    return None
+
+
+def _rates(text: str, languages: Sequence[str]) -> list[Quantity]:
+    found: list[Quantity] = []
+
+    def add(start: int, end: int, rate: tuple[str, Fraction] | None) -> None:
+        if rate is not None and not any(q.start < end and start < q.end for q in found):
+            found.append(Quantity(text=text[start:end], unit=rate[0], values=(rate[1],), start=start, end=end))
+
+    for match in _EVERY_N.finditer(text):
+        unit, number = _unit_of(match["unit"]), _small_number(match["n"], languages)
+        if unit is not None and number:
+            add(match.start(), match.end(), _rate(unit, Fraction(1, number)))
+    for pattern, unit, value in _SPECIAL_RATES:
+        for match in pattern.finditer(text):
+            add(match.start(), match.end(), (f"rate/{unit}s", value))
+    for unit, pattern in _RATE_RES:
+        for match in pattern.finditer(text):
+            word, n = match["word"], match["n"]
+            times = _TIMES_WORDS[word.casefold()] if word else _small_number(n, languages) if n else 1
+            if (times is not None and not re.match(r"(?:the same|any|an?)\b", match.group(), re.IGNORECASE)) or (
+                times is not None and _after_amount(text, match.start())
+            ):
+                add(match.start(), match.end(), _rate(unit, Fraction(times)))
+    return found
+
+
+def _after_amount(text: str, at: int) -> bool:
+    """True when 'a year' follows an amount or percentage, so that it is a rate and no duration."""
+    before = text[max(0, at - 24) : at].rstrip()
+    return bool(re.search(r"(?:[\d%€$£]|percent|per cent|euros?|dollars?|pounds?|million|fee|credit)$", before))
+
+
+# --- names and numbers ----------------------------------------------------------------------------------------------
+
+_NAME = re.compile(
+    r"(?<![\w.,-])(?:[^\W\d_]{1,12}-\d+(?:[-.]\w+)*|[^\W\d_]+\d+(?:\.\d+)*[^\W_]*(?:-\w+)*|\d+[xX]\d+|\d+/\d+)(?![\w])"
+)
+_NUMBER = re.compile(
+    r"(?<![\w.])(?<!\d,)(?P<sign>(?<![^\s(])[-−–])?(?P<n>\d{1,3}(?:[\u00a0\u202f\u2009' ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*)"
+)
+_ORDINAL_AFTER = re.compile(r"(?:st|nd|rd|th|º|ª|er|e|ème)(?!\w)")
+_A_PERIOD = re.compile(
+    rf"(?<!\w)(?:within|for|after|than|of|least|innerhalb|dentro de|over|during|in)\s+(?P<a>an?)\s+(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\s*(?:-|–|—|to|and|or|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of)\s*$", re.IGNORECASE)
+
+
+def _readings(raw: str, language: str) -> tuple[Fraction, ...]:
+    """The values a written number can have, the language's own reading first."""
+    text = re.sub(r"[\u00a0\u202f\u2009' ]", "", raw)
+    comma, dot = text.count(","), text.count(".")
+    if comma and dot:
+        last = "," if text.rfind(",") > text.rfind(".") else "."
+        other = "." if last == "," else ","
+        if text.count(last) > 1:
+            return ()
+        return (Fraction(text.replace(other, "").replace(last, ".")),)
+    mark = "," if comma else "." if dot else ""
+    if not mark:
+        return (Fraction(text),)
+    groups = text.split(mark)
+    grouped = all(len(g) == 3 for g in groups[1:]) and len(groups[0]) <= 3 and groups[0] != "0"
+    if len(groups) > 2:
+        return (Fraction("".join(groups)),) if grouped else ()
+    decimal = Fraction(text.replace(mark, "."))
+    if not grouped:
+        return (decimal,)
+    thousands = Fraction("".join(groups))
+    is_decimal = (mark == ".") == (language == "en")
+    return (decimal, thousands) if is_decimal else (thousands, decimal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Raw:
+    start: int
+    end: int
+    values: tuple[Fraction, ...]
+    word: bool
+    sure: bool = True
+    """False for a word of a language that the text may not be in."""
+    digits: int = 0
+
+
+def _numbers(text: str, languages: Sequence[str], taken: list[Quantity]) -> list[_Raw]:
+    def free(start: int, end: int) -> bool:
+        return not any(q.start < end and start < q.end for q in taken)
+
+    found: list[_Raw] = []
+    for match in _NUMBER.finditer(text):
+        if not free(match.start(), match.end()):
+            continue
+        raw = match["n"]
+        values = _readings(raw, languages[0])
+        if not values:
+            taken.append(Quantity(text=raw, unit="name", names=(raw,), start=match.start("n"), end=match.end()))
+            continue
+        sign = -1 if match["sign"] else 1
+        decimals = len(raw) - max(raw.rfind("."), raw.rfind(",")) - 1 if re.search(r"[.,]", raw) else 0
+        found.append(
+            _Raw(
+                start=match.start(),
+                end=match.end(),
+                values=tuple(sign * v for v in values),
+                word=False,
+                digits=decimals,
+            )
+        )
+    for language in languages:
+        for match in _word_pattern(language).finditer(text):
+            value = _word_value(match.group(), language)
+            if value is None or not free(match.start(), match.end()):
+                continue
+            if any(r.start < match.end() and match.start() < r.end for r in found):
+                continue
+            found.append(
+                _Raw(
+                    start=match.start(),
+                    end=match.end(),
+                    values=(Fraction(value),),
+                    word=True,
+                    sure=language == languages[0],
+                )
+            )
+    return sorted(found, key=lambda r: r.start)
+
+
+def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...]:
+    """The quantities of `text`, in order. `language` is ISO 639-1; without it (or for an unknown one) it is guessed."""
+    languages: tuple[str, ...] = (
+        (language,) if language in LANGUAGES and language else guess_languages(text) or LANGUAGES
+    )
+    found = _dates(text, languages[0])
+    for match in _NAME.finditer(text):
+        if any(q.start < match.end() and match.start() < q.end for q in found):
+            continue
+        if re.match(r"(?:\D+-)?\d+$", match.group()) and _MONEY_BEFORE.fullmatch(
+            re.split(r"-?\d", match.group())[0] + " "
+        ):
+            continue
+        if _MONEY_BEFORE.fullmatch(re.match(r"[^\d-]*", match.group()).group()):  # type: ignore[union-attr]
+            continue
+        found.append(
+            Quantity(
+                text=match.group(), unit="name", names=(match.group().casefold(),), start=match.start(), end=match.end()
+            )
+        )
+    rates = [r for r in _rates(text, languages)]
+    numbers = _numbers(text, languages, found)
+    measured: list[Quantity] = []
+    for raw in numbers:
+        quantity = _measured(text, raw, languages)
+        if quantity is not None and (raw.sure or quantity.unit != "count"):
+            measured.append(quantity)
+    for match in _A_PERIOD.finditer(text):
+        unit = _unit_of(match["unit"])
+        if unit and not any(q.start < match.end() and match.start("a") < q.end for q in measured):
+            measured.append(
+                Quantity(
+                    text=text[match.start("a") : match.end()],
+                    unit=unit,
+                    values=(Fraction(1),),
+                    start=match.start("a"),
+                    end=match.end(),
+                )
+            )
+    measured = _ranges(text, sorted(measured, key=lambda q: q.start))
+    measured = [q for q in measured if not _is_pronoun(text, q, languages)]
+    return tuple(sorted([*found, *measured, *rates], key=lambda q: (q.start, q.end)))
+
+
+def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None:
+    end, factor = raw.end, 1
+    unit: str | None = None
+    start = raw.start
+    before = _MONEY_BEFORE.search(text[max(0, start - 20) : start])
+    if before is not None:
+        previous = text[max(0, start - 20) : start][: before.start()][-1:]
+        if not (previous.isalnum() and before.group()[0].isalpha()):
+            unit = before.lastgroup
+            start -= len(before.group())
+    scale = _SCALE_RE.match(text, end)
+    if scale is not None:
+        name = scale.group().strip()
+        after = _MONEY_AFTER.match(text, scale.end())
+        if name not in _ONLY_MONEY_SCALES or unit is not None or after is not None:
+            factor = next(f for i, f in enumerate(_SCALE_FACTORS) if scale[f"s{i}"])
+            end = scale.end()
+    if unit is None:
+        after = _MONEY_AFTER.match(text, end)
+        if after is not None:
+            unit, end = after.lastgroup, after.end()
+    values = tuple(v * factor for v in raw.values)
+    if unit is None:
+        data = _DATA_RE.match(text, end)
+        if data is not None:
+            kind = (data["wkind"] or data["kind"] or "").rstrip("s")
+            prefix = _DATA_WORDS.get(data["word"] or "", "") if data["wkind"] else (data["p"] or "").lower()
+            size = 1024 ** "kmgtp".find(prefix) * 1024 if data["i"] else _DATA[prefix]
+            unit = "bit" if kind in ("b", "bit") else "byte"
+            values, end = tuple(v * size for v in values), data.end()
+    if unit is None:
+        # "twenty-four (24) hours"
+        repeat = re.match(r"\s?\((?:\d+|[^\W\d_]+(?:[- ][^\W\d_]+)?)\)", text[end : end + 40])
+        at = end + (repeat.end() if repeat else 0)
+        for name, pattern in _UNIT_RES:
+            match = pattern.match(text, at)
+            if match is not None and not (name == "times" and match.group().strip() in ("x", "×", "mal")):
+                unit, end = name, match.end()
+                break
+    if unit is None and not raw.word:
+        ordinal = _ORDINAL_AFTER.match(text, end)
+        if ordinal is not None:
+            unit, end = "ordinal", ordinal.end()
+    return Quantity(
+        text=text[start:end],
+        unit=unit or "count",
+        values=values,
+        start=start,
+        end=end,
+        digits=raw.digits,
+        names=("word",) if raw.word else (),
+    )
+
+
+def _ranges(text: str, found: list[Quantity]) -> list[Quantity]:
+    """A bare number before '– 15 days' is in days too."""
+    out = list(found)
+    for i in range(len(out) - 2, -1, -1):
+        this, following = out[i], out[i + 1]
+        if this.unit == "count" and following.unit != "count" and _RANGE.fullmatch(text[this.end : following.start]):
+            out[i] = replace(this, unit=following.unit)
+        elif (
+            following.unit == "count" and this.unit in _CURRENCY and _RANGE.fullmatch(text[this.end : following.start])
+        ):
+            out[i + 1] = replace(following, unit=this.unit)
+    return out
+
+
+def _is_pronoun(text: str, quantity: Quantity, languages: Sequence[str]) -> bool:
+    """True for a bare 'one', which mostly counts nothing."""
+    return (
+        quantity.unit == "count"
+        and quantity.names == ("word",)
+        and any(quantity.text.casefold() in _ONE_WORDS[language] for language in languages)
+    )
+
+
+# --- agreement ------------------------------------------------------------------------------------------------------
+
+
+def agree(claimed: Quantity, stated: Quantity) -> bool:
+    """True when what a claim says is what a text says: the same class and value, units converted only where exact.
+
+    Exact: seconds to weeks among themselves, months to years among themselves; never across the two, and business days
+    only with business days. A date may be less precise than the stated one. Of an ambiguous writing, the text's own
+    reading counts.
+    """
+    if claimed.unit == "date" or stated.unit == "date":
+        return _dates_agree(claimed, stated)
+    if claimed.unit == "name" or stated.unit == "name":
+        return claimed.unit == stated.unit and claimed.names == stated.names
+    value = stated.values[0]
+    if claimed.unit == stated.unit:
+        return value in claimed.values
+    one = _base(claimed.unit, claimed.values[0])
+    other = _base(stated.unit, value)
+    if one is not None and other is not None:
+        return one == other
+    times = {"times", "count"}
+    return {claimed.unit, stated.unit} <= times and value in claimed.values
+
+
+def converted(claimed: Quantity, stated: Quantity) -> bool:
+    """True when the two agree only after a conversion of units."""
+    return claimed.unit != stated.unit and _base(claimed.unit, Fraction(1)) is not None
+
+
+def _dates_agree(claimed: Quantity, stated: Quantity) -> bool:
+    if claimed.unit == stated.unit:
+        if len(stated.names) > 1 or len(claimed.names) > 1:
+            return claimed.names == stated.names
+        said, stands = claimed.names[0], stated.names[0]
+        return stands == said or stands.startswith(f"{said}-") or (said.startswith("-") and stands.endswith(said))
+    if claimed.unit == "count" and len(claimed.values) == 1:  # a bare year
+        year = claimed.values[0]
+        return 1000 <= year <= 2999 and all(name.startswith(f"{int(year)}-") for name in stated.names)
+    return False
+
+
+def same_family(one: str, other: str) -> bool:
+    """True when two unit classes can be added."""
+    first, second = _base(one, Fraction(1)), _base(other, Fraction(1))
+    return one == other or (first is not None and second is not None and first[0] == second[0])
+
+
+def in_base(quantity: Quantity) -> Fraction:
+    """The first value in the family's base (seconds, months) or as it stands."""
+    base = _base(quantity.unit, quantity.values[0])
+    return quantity.values[0] if base is None else base[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """An expression written out in a text, as `72 - 24` or `72 hours minus 24 hours`."""
+
+    text: str
+    operands: tuple[Quantity, ...]
+    operators: tuple[str, ...]
+    start: int
+    end: int
+
+
+_OPERATORS = {
+    "-": "-", "−": "-", "–": "-", "minus": "-", "less": "-", "menos": "-", "weniger": "-", "moins": "-", "meno": "-", "min": "-",
+    "+": "+", "plus": "+", "mais": "+", "más": "+", "più": "+",
+    "/": "/", "÷": "/", ":": "/", "divided by": "/", "over": "/", "dividido por": "/", "geteilt durch": "/", "divisé par": "/",
+    "×": "*", "*": "*", "·": "*", "x": "*", "times": "*", "mal": "*", "vezes": "*", "por": "*", "fois": "*", "per": "*",
+}  # fmt: skip
+_OPERATOR = re.compile(
+    r"\s*(?P<op>" + "|".join(re.escape(o) for o in sorted(_OPERATORS, key=len, reverse=True)) + r")\s*", re.IGNORECASE
+)
+
+
+def derivations(text: str, found: Iterable[Quantity]) -> tuple[Derivation, ...]:
+    """The expressions of two or more operands among `found`, the quantities of `text`."""
+    ordered = [q for q in found if q.values and not q.unit.startswith("rate")]
+    out: list[Derivation] = []
+    i = 0
+    while i < len(ordered):
+        operands, operators = [ordered[i]], list[str]()
+        j = i + 1
+        while j < len(ordered):
+            between = text[operands[-1].end : ordered[j].start]
+            match = _OPERATOR.fullmatch(between)
+            negative = ordered[j]
+            if match is None and not between.strip() and negative.values[0] < 0:  # "72 -24"
+                operands.append(replace(negative, values=tuple(-v for v in negative.values)))
+                operators.append("-")
+            elif match is not None:
+                operands.append(ordered[j])
+                operators.append(_OPERATORS[match["op"].casefold()])
+            else:
+                break
+            j += 1
+        if operators:
+            out.append(
+                Derivation(
+                    text=text[operands[0].start : operands[-1].end],
+                    operands=tuple(operands),
+                    operators=tuple(operators),
+                    start=operands[0].start,
+                    end=operands[-1].end,
+                )
+            )
+        i = j if operators else i + 1
+    return tuple(out)
+
+
+def compute(values: Sequence[Fraction], operators: Sequence[str]) -> Fraction | None:
+    """The value of an expression, products before sums; None when it divides by zero."""
+    terms = list(values[:1])
+    signs: list[str] = []
+    for operator, value in zip(operators, values[1:], strict=True):
+        if operator == "*":
+            terms[-1] *= value
+        elif operator == "/":
+            if value == 0:
+                return None
+            terms[-1] /= value
+        else:
+            signs.append(operator)
+            terms.append(value)
+    total = terms[0]
+    for sign, term in zip(signs, terms[1:], strict=True):
+        total = total + term if sign == "+" else total - term
+    return total
+
+
+def units_in(text: str) -> tuple[str, ...]:
+    """The unit classes that a text names, as a table's header 'Price (EUR)' does."""
+    found = [unit for unit, words in (*_TIME.items(), *_OTHER_UNITS.items()) if _names_unit(words, text)]
+    found += [code for code, words in _CURRENCY.items() if _names_unit(words, text)]
+    if "business day" in found:
+        found = [u for u in found if u != "day"]
+    return tuple(found)
+
+
+def _names_unit(words: str, text: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{words})(?!\w)", text, re.IGNORECASE) is not None

@@ -1,0 +1,745 @@
+"""Checks a draft against what a run has read, one function per verifier; no model, no I/O beyond `Documents`.
+
+`verified` means: quoted from what was read, with agreeing quantities. It does not mean entailed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal, Protocol
+
+from .answers import Citation, Claim, Gap
+from .documents import Document, DocumentInfo, Section
+from .drafts import Draft, DraftCitation, DraftClaim, DraftGap
+from .errors import UsageError
+from .evidence import Evidence
+from .quantities import (
+    Derivation,
+    Quantity,
+    agree,
+    compute,
+    converted,
+    derivations,
+    in_base,
+    quantities,
+    same_family,
+    units_in,
+)
+from .quotes import (
+    Folded,
+    Place,
+    Span,
+    clipped_words,
+    find_quote,
+    fold,
+    fragments,
+    is_long,
+    is_whole,
+    line_at,
+    sentence_at,
+    without_spaces,
+    words,
+)
+from .wording import content_stems, guess_languages, stems
+
+
+class Documents(Protocol):
+    """What the checks may ask of the corpus, already bound to who asks."""
+
+    def resolve(self, name: str) -> str:
+        """The full id. Raises UnknownDocument."""
+        ...
+
+    def document(self, document: str) -> Document: ...
+    def info(self, document: str) -> DocumentInfo: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    claims: tuple[Claim, ...] = ()
+    missing: tuple[Gap, ...] = ()
+    feedback: tuple[str, ...] = ()
+    """One line per failure, written for the model: which claim, what failed, what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cited:
+    """A citation with what code found out about it."""
+
+    citation: Citation
+    document: Document | None = None
+    sections: tuple[Section, ...] = ()
+    stated: tuple[Quantity, ...] = ()
+    warnings: tuple[str, ...] = ()
+    todo: str = ""
+    """What to do about a failure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    claim: Claim
+    cited: tuple[_Cited, ...] = ()
+    problems: tuple[str, ...] = ()
+    """One per failure, for the model."""
+
+
+@dataclass(kw_only=True)
+class _Library:
+    """The documents and the evidence of one check, with what was computed from them."""
+
+    evidence: Evidence
+    documents: Documents
+    _folded: dict[str, Folded] = field(default_factory=dict[str, Folded])
+    _documents: dict[str, Document] = field(default_factory=dict[str, Document])
+    _evidence: dict[str, Evidence] = field(default_factory=dict[str, Evidence])
+
+    def document(self, document: str) -> Document:
+        if document not in self._documents:
+            self._documents[document] = self.documents.document(document)
+        return self._documents[document]
+
+    def folded(self, document: str) -> Folded:
+        if document not in self._folded:
+            self._folded[document] = fold(self.document(document).text)
+        return self._folded[document]
+
+    def evidence_of(self, document: str) -> Evidence:
+        """What was read of one document, left out what no longer is its text."""
+        if document not in self._evidence:
+            text = self.document(document).text
+            passages = tuple(
+                p for p in self.evidence.passages if p.document == document and text[p.start : p.end] == p.text
+            )
+            self._evidence[document] = replace(self.evidence, passages=passages)
+        return self._evidence[document]
+
+    def was_read(self, document: str, span: Span) -> bool:
+        return self.evidence_of(document).was_read(document, span.start, span.end)
+
+    def touched(self, document: str) -> bool:
+        return bool(self.evidence_of(document).passages)
+
+    def read_whole(self, document: str) -> bool:
+        return self.evidence_of(document).was_read(document, 0, len(self.document(document).text))
+
+
+def check(draft: Draft, evidence: Evidence, documents: Documents, *, question: str = "") -> Checked:
+    """Every claim and gap of the draft with its verdict; nothing is dropped, repaired or passed in silence.
+
+    `question` only tells the language where a claim is too short to; its numbers never count as evidence.
+    """
+    library = _Library(evidence=evidence, documents=documents)
+    fallback = (guess_languages(question) or (None,))[0]
+    judged: dict[int, _Judged] = {}
+    for number in range(1, len(draft.claims) + 1):
+        _judge(number, draft.claims, judged, (), library, fallback)
+    gaps = tuple(check_gap(gap, evidence) for gap in draft.missing)
+    feedback = [f"claim {n}: {problem}" for n in sorted(judged) for problem in judged[n].problems]
+    feedback += [
+        f"missing {n}: {gap.what!r} was not searched; search for it, or leave it out if the question does not need it"
+        for n, gap in enumerate(gaps, start=1)
+        if gap.status == "unchecked"
+    ]
+    return Checked(claims=tuple(judged[n].claim for n in sorted(judged)), missing=gaps, feedback=tuple(feedback))
+
+
+def _judge(
+    number: int,
+    claims: Sequence[DraftClaim],
+    judged: dict[int, _Judged],
+    above: tuple[int, ...],
+    library: _Library,
+    fallback: str | None,
+) -> _Judged:
+    if number in judged:
+        return judged[number]
+    claim = claims[number - 1]
+    cited = tuple(check_citation(c, library, absence=claim.kind == "absence") for c in claim.citations)
+    if claim.kind == "conclusion":
+        bad = [p for p in claim.premises if not 1 <= p <= len(claims)]
+        circular = [p for p in claim.premises if p == number or p in above]
+        premises = [
+            _judge(p, claims, judged, (*above, number), library, fallback)
+            for p in dict.fromkeys(claim.premises)
+            if p not in bad and p not in circular
+        ]
+        result = check_conclusion(claim, cited, premises, bad=bad, circular=circular, fallback=fallback)
+    elif claim.kind == "absence":
+        result = check_absence(claim, cited, library, fallback=fallback)
+    else:
+        result = check_quoted(claim, cited, fallback=fallback)
+    if number in judged:  # judged meanwhile, as part of a circle
+        return judged[number]
+    judged[number] = result
+    return result
+
+
+# --- kinds ----------------------------------------------------------------------------------------------------------
+
+
+def _claim(
+    draft: DraftClaim,
+    cited: Sequence[_Cited],
+    *,
+    status: Literal["verified", "unverified", "uncited"],
+    warnings: Iterable[str] = (),
+) -> Claim:
+    return Claim(
+        text=draft.text,
+        kind=draft.kind,
+        status=status,
+        warnings=tuple(dict.fromkeys([*(w for c in cited for w in c.warnings), *warnings])),
+        citations=tuple(c.citation for c in cited),
+        premises=draft.premises,
+        terms=draft.terms,
+    )
+
+
+def _failed(cited: Sequence[_Cited]) -> list[str]:
+    return [
+        f"citation {n} of {c.citation.document!r} failed: {c.citation.reason}; {c.todo}"
+        for n, c in enumerate(cited, start=1)
+        if c.citation.status == "unverified"
+    ]
+
+
+def check_quoted(draft: DraftClaim, cited: tuple[_Cited, ...], *, fallback: str | None = None) -> _Judged:
+    """Needs a verified citation, and its quantities in the quotes of verified citations."""
+    if not cited:
+        problem = "has no citation; quote a passage that you read, or drop the claim"
+        return _Judged(claim=_claim(draft, cited, status="uncited"), problems=(problem,))
+    good = [c for c in cited if c.citation.status == "verified"]
+    problems = _failed(cited)
+    if not good:
+        warnings = [f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1)]
+        claim = _claim(draft, cited, status="unverified", warnings=warnings)
+        return _Judged(claim=claim, cited=cited, problems=tuple(problems))
+    stated = [q for c in good for q in c.stated]
+    wrong, notes = check_quantities(draft.text, stated, good, fallback=fallback)
+    notes += [f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c not in good]
+    problems += [
+        f"{q.text!r} does not stand in its quotes; quote the words that say it, correct it, or name the operands of a"
+        " derived value as in '48 hours longer (72 - 24)'"
+        for q in wrong
+    ]
+    notes += [f"quantity not in the quotes: {q.text!r}" for q in wrong]
+    claim = _claim(draft, cited, status="unverified" if wrong else "verified", warnings=notes)
+    return _Judged(claim=claim, cited=cited, problems=tuple(problems))
+
+
+def check_conclusion(
+    draft: DraftClaim,
+    cited: tuple[_Cited, ...],
+    premises: Sequence[_Judged],
+    *,
+    bad: Sequence[int],
+    circular: Sequence[int],
+    fallback: str | None = None,
+) -> _Judged:
+    """Names its premises, all verified, without a circle; its quantities come from them or are derived as named."""
+    if not draft.premises:
+        status = "unverified" if cited else "uncited"
+        problem = "a conclusion names its premises; give the numbers of the claims it rests on, or make it 'quoted'"
+        warning = ["no premises"]
+        claim = _claim(draft, cited, status=status, warnings=warning)
+        return _Judged(claim=claim, cited=cited, problems=(problem, *_failed(cited)))
+    problems = [f"premise {p} is no claim; claims are numbered from 1" for p in bad]
+    problems += [f"premise {p} leads back to this claim; a conclusion cannot rest on itself" for p in circular]
+    warnings = [f"premise {p} does not exist" for p in bad] + [f"premise {p} is circular" for p in circular]
+    unverified = [p for p in premises if p.claim.status != "verified"]
+    if unverified:
+        problems.append("rests on a premise that is not verified; correct the premise first")
+        warnings.append("a premise is not verified")
+    problems += _failed(cited)
+    warnings += [
+        f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c.citation.status == "unverified"
+    ]
+    sources = [c for c in (*cited, *(c for p in premises for c in p.cited)) if c.citation.status == "verified"]
+    stated = [q for c in sources for q in c.stated]
+    for premise in premises:
+        if premise.claim.status == "verified":
+            stated += quantities(premise.claim.text, language=_language(premise.claim.text, fallback))
+    wrong, notes = check_quantities(draft.text, stated, sources, fallback=fallback)
+    if not unverified:
+        problems += [
+            f"{q.text!r} comes from no premise; add the claim that says it, or name the operands as in '(72 - 24)'"
+            for q in wrong
+        ]
+    warnings += [*notes, *(f"quantity not in the premises: {q.text!r}" for q in wrong)]
+    failed = bool(bad or circular or unverified or wrong) or any(c.citation.status == "unverified" for c in cited)
+    claim = _claim(draft, cited, status="unverified" if failed else "verified", warnings=warnings)
+    return _Judged(claim=claim, cited=(*cited, *sources), problems=tuple(dict.fromkeys(problems)))
+
+
+def check_absence(
+    draft: DraftClaim, cited: tuple[_Cited, ...], library: _Library, *, fallback: str | None = None
+) -> _Judged:
+    """Names documents and terms that do not stand there, and each was read whole or searched inside for each term."""
+    terms = tuple(t for t in draft.terms if stems(t))
+    if not cited and not terms:
+        problem = "an absence names the documents that were searched (citations) and the terms"
+        return _Judged(claim=_claim(draft, cited, status="uncited"), problems=(problem,))
+    problems = _failed(cited)
+    warnings = [
+        f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c.citation.status == "unverified"
+    ]
+    if not cited:
+        problems.append("an absence names the documents that were searched; add them as citations")
+        warnings.append("no document named")
+    if not terms:
+        problems.append("an absence names the terms that were looked for; add them")
+        warnings.append("no terms named")
+    out: list[_Cited] = []
+    for item in cited:
+        if item.document is None or item.citation.status == "unverified":
+            out.append(item)
+            continue
+        reason, todo = _present(terms, item.document, library)
+        if reason is not None:
+            problems.append(f"{item.document.id!r}: {reason}; {todo}")
+            warnings.append(f"{item.document.id}: {reason}")
+            item = replace(item, citation=replace(item.citation, status="unverified", reason=reason))
+        out.append(item)
+    language = _language(draft.text, fallback)
+    asked = {s for t in terms for s in stems(t, language=language)}
+    if terms and not asked & set(stems(draft.text, language=language)):
+        documents = [c.document for c in out if c.document is not None]
+        if any(_document_language(d) == language for d in documents):
+            problems.append("its terms have no word in common with the claim; look for what the claim says is absent")
+            warnings.append("the terms are not those of the claim")
+        else:
+            warnings.append("terms in another language than the claim")
+    stated = [q for c in out for q in c.stated] + [q for t in terms for q in quantities(t, language=language)]
+    wrong, notes = check_quantities(draft.text, stated, out, fallback=fallback)
+    problems += [f"{q.text!r} is in none of its terms or quotes; add it to the terms or leave it out" for q in wrong]
+    warnings += [*notes, *(f"quantity not in the terms: {q.text!r}" for q in wrong)]
+    status = "unverified" if problems else "verified"
+    claim = _claim(draft, out, status=status, warnings=warnings)
+    return _Judged(claim=claim, cited=tuple(out), problems=tuple(problems))
+
+
+def _present(terms: Sequence[str], document: Document, library: _Library) -> tuple[str | None, str]:
+    """Why the absence of `terms` from a document is not shown, and what to do; None if it is."""
+    text = library.folded(document.id).text.casefold()
+    language = _document_language(document)
+    haystack = f" {' '.join(stems(text, language=language))} "
+    for term in terms:
+        folded = fold(term).text.casefold()
+        if any(without_spaces(c) for c in folded):
+            stands = folded in text
+        else:
+            stands = f" {' '.join(stems(folded, language=language))} " in haystack
+        if stands:
+            return f"{term!r} stands in it", "read the place and correct the claim"
+    if library.read_whole(document.id):
+        return None, ""
+    finds = [f for f in library.evidence.finds if f.document == document.id and not f.found]
+    searched = {stems(f.phrase, language=language) for f in finds}
+    for term in terms:
+        if stems(term, language=language) not in searched:
+            return (
+                f"was neither read whole nor searched inside for {term!r}",
+                f"call find_in_document for {term!r}, or read all of it",
+            )
+    return None, ""
+
+
+# --- citations ------------------------------------------------------------------------------------------------------
+
+
+def _suspicious(name: str) -> str | None:
+    """What is wrong with a string that would be an id."""
+    if any(unicodedata.category(c) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp") for c in name):
+        return "has invisible characters"
+    for token in re.findall(r"[^\W\d_]+", name):
+        scripts = {unicodedata.name(c, "").split(" ")[0] for c in token}
+        if "LATIN" in scripts and scripts & {"CYRILLIC", "GREEK", "CHEROKEE", "ARMENIAN"}:
+            return "mixes look-alike letters of several scripts"
+    return None
+
+
+def _names(document: Document, name: str) -> bool:
+    """True when `name` is the document's id or path, or the end of it, letter for letter."""
+    name = unicodedata.normalize("NFC", name)
+    if name == document.id:
+        return True
+    if "[" in name or "]" in name:
+        return False
+    wholes = (document.id, document.path, f"{document.source}/{document.path}")
+    return any(whole == name or whole.endswith(f"/{name}") for whole in wholes)
+
+
+def check_document(name: str, library: _Library) -> tuple[Document | None, str]:
+    """The document that a citation names, or None and why not. No repair: brackets, look-alikes and the like never do."""
+    wrong = _suspicious(name)
+    if wrong is not None:
+        return None, f"the name {wrong}"
+    try:
+        document = library.document(library.documents.resolve(name))
+    except (UsageError, LookupError):
+        return None, "no such document"
+    if not _names(document, name):
+        return None, "no document has exactly this name"
+    return document, ""
+
+
+def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = False) -> _Cited:
+    """Document, quote, place read, and currency of one citation."""
+    citation = Citation(document=draft.document, quote=draft.quote)
+    document, why = check_document(draft.document, library)
+    if document is None:
+        todo = "use an id exactly as a tool gave it, of a document that you read"
+        return _Cited(citation=replace(citation, reason=why), todo=todo)
+    citation = replace(citation, document=document.id)
+    labels, outdated, todo = check_currency(document.id, library)
+    citation = replace(citation, labels=labels)
+    warnings = tuple(f"{document.id}: {label}" for label in labels)
+    if absence and not draft.quote.strip():
+        if outdated is not None:
+            return _Cited(citation=replace(citation, reason=outdated), document=document, todo=todo, warnings=warnings)
+        return _Cited(citation=replace(citation, status="verified"), document=document, warnings=warnings)
+    place, why, what = check_quote(draft.quote, document, library)
+    if place is None:
+        return _Cited(citation=replace(citation, reason=why), document=document, todo=what, warnings=warnings)
+    sentence = sentence_at(document, place)
+    section = document.section_at(place.start)
+    citation = replace(
+        citation,
+        section=section.id if section is not None else None,
+        page=document.page_at(place.start),
+        start=place.start,
+        end=place.end,
+        sentence=document.text[sentence.start : sentence.end],
+    )
+    if why:
+        return _Cited(citation=replace(citation, reason=why), document=document, todo=what, warnings=warnings)
+    if outdated is not None:
+        return _Cited(citation=replace(citation, reason=outdated), document=document, todo=todo, warnings=warnings)
+    left_out = clipped_words(document, place, sentence, language=document.language)
+    if left_out:
+        warnings += (f"clipped: the sentence of the quote also says {', '.join(map(repr, left_out))}",)
+    return _Cited(
+        citation=replace(citation, status="verified"),
+        document=document,
+        sections=document.section_path(section.id) if section is not None else (),
+        stated=stated_quantities(document, place, sentence),
+        warnings=warnings,
+    )
+
+
+def check_quote(quote: str, document: Document, library: _Library) -> tuple[Place | None, str, str]:
+    """Where the quote stands, and, if it does not count, why and what to do."""
+    parts = fragments(quote)
+    if not parts:
+        return None, "no quote", "copy the words that show the claim"
+    place = find_quote(
+        document, library.folded(document.id), quote, was_read=lambda span: library.was_read(document.id, span)
+    )
+    if place is None:
+        if not library.touched(document.id):
+            return None, "not read in this run", "read the document before citing it"
+        return None, "the quote does not stand in the document", "copy the words exactly as you read them"
+    if not all(library.was_read(document.id, span) for span in place.spans):
+        return place, "the place of the quote was not read in this run", "read the section in which it stands"
+    short = check_length(parts, document, place)
+    return place, short, "quote at least four words, or a whole line, cell or heading" if short else ""
+
+
+def check_length(parts: Sequence[str], document: Document, place: Place) -> str:
+    """Why a quote is too short, or an empty string."""
+    whole = [is_whole(document, span) for span in place.spans]
+    if len(place.spans) == 1:
+        return (
+            "" if is_long(fold(document.text[place.start : place.end]).text) or whole[0] else "the quote is too short"
+        )
+    if not is_long(" ".join(parts)) and not all(whole):
+        return "the quote is too short"
+    for part, is_cell in zip(parts, whole, strict=True):
+        if not is_cell and words(part) < 2 and sum(1 for c in part if without_spaces(c)) < 4:
+            return f"the part {part!r} of the quote is too short"
+    return ""
+
+
+def check_currency(document: str, library: _Library) -> tuple[tuple[str, ...], str | None, str]:
+    """Labels of a text that is not current or is amended; why it fails; what to do.
+
+    It fails if a current successor exists and was not read.
+    """
+    info = library.documents.info(document)
+    labels = list(info.labels)
+    if info.amended_by and not any("amended" in label for label in labels):
+        labels.append(f"amended by {', '.join(info.amended_by)}")
+    if info.current:
+        return tuple(labels), None, ""
+    successors = _current_successors(document, library)
+    if info.superseded_by and not any("superseded" in label for label in labels):
+        labels.append(f"superseded by {', '.join(info.superseded_by)}")
+    if not labels or (len(labels) == 1 and labels[0].startswith("amended")):
+        labels.append("not current")
+    unread = [s for s in successors if not library.touched(s)]
+    if not unread:
+        return tuple(labels), None, ""
+    reason = f"not current, and its successor {unread[0]!r} was not read"
+    return tuple(labels), reason, f"read {unread[0]!r} and cite what is in force"
+
+
+def _current_successors(document: str, library: _Library) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    seen = {document}
+    ahead = [document]
+    while ahead:
+        for name in library.documents.info(ahead.pop()).superseded_by:
+            try:
+                successor = library.documents.resolve(name)
+                info = library.documents.info(successor)
+            except (UsageError, LookupError):
+                continue
+            if successor in seen:
+                continue
+            seen.add(successor)
+            ahead.append(successor)
+            if info.current:
+                found[successor] = None
+    return tuple(found)
+
+
+# --- quantities -----------------------------------------------------------------------------------------------------
+
+
+def _language(text: str, fallback: str | None) -> str | None:
+    guessed = guess_languages(text)
+    if len(guessed) == 1:
+        return guessed[0]
+    if fallback is not None and (not guessed or fallback in guessed):
+        return fallback
+    return "en" if "en" in guessed else guessed[0] if guessed else None
+
+
+def _document_language(document: Document) -> str | None:
+    return document.language or (guess_languages(document.text[:20_000]) or (None,))[0]
+
+
+def stated_quantities(document: Document, place: Place, sentence: Span) -> tuple[Quantity, ...]:
+    """The quantities of a quote, read in their sentence: '2 hours' cut out of '72 hours' is none."""
+    text = document.text[sentence.start : sentence.end]
+    found = quantities(text, language=_document_language(document))
+    out: list[Quantity] = []
+    for span in place.spans:
+        inside = [q for q in found if span.start <= q.start + sentence.start and q.end + sentence.start <= span.end]
+        out += inside
+        for q in inside:
+            if q.unit == "count":
+                out += [replace(q, unit=unit) for unit in _column_units(document, q.start + sentence.start)]
+    return tuple(out)
+
+
+def _column_units(document: Document, at: int) -> tuple[str, ...]:
+    """The units that a table's header row gives for the column in which `at` stands."""
+    text = document.text
+    line = line_at(text, Span(start=at, end=at))
+    if " | " not in text[line.start : line.end]:
+        return ()
+    header = line
+    while header.start > 0:
+        above = line_at(text, Span(start=header.start - 1, end=header.start - 1))
+        if " | " not in text[above.start : above.end]:
+            break
+        header = above
+    column = text[line.start : at].count(" | ")
+    cells = text[header.start : header.end].split(" | ")
+    return units_in(cells[column]) if header != line and column < len(cells) else ()
+
+
+def check_quantities(
+    text: str, stated: Sequence[Quantity], cited: Sequence[_Cited], *, fallback: str | None = None
+) -> tuple[list[Quantity], list[str]]:
+    """The quantities of a claim that its quotes do not state, and warnings about those that were converted."""
+    claimed = quantities(text, language=_language(text, fallback))
+    exempt = exempt_spans(text, cited)
+    expressions = derivations(text, claimed)
+    wrong: list[Quantity] = []
+    notes: list[str] = []
+    for q in claimed:
+        if any(span.start <= q.start and q.end <= span.end for span in exempt) or _is_metadata(q, cited):
+            continue
+        match = [s for s in stated if agree(q, s)]
+        if match:
+            if all(converted(q, s) for s in match):
+                notes.append(f"converted: {q.text!r} stands as {match[0].text!r}")
+        elif not _is_bare(text, q, stated) and not is_derived(q, expressions, stated):
+            wrong.append(q)
+    return wrong, notes
+
+
+def _is_bare(text: str, quantity: Quantity, stated: Sequence[Quantity]) -> bool:
+    """True for a number without a noun ('the policy asks for 24.') whose value is stated in some unit."""
+    if quantity.unit != "count" or re.match(r"\s*[^\W\d_]", text[quantity.end :]):
+        return False
+    return any(s.values and not s.unit.startswith("rate") and s.values[0] in quantity.values for s in stated)
+
+
+_REFERENCE = re.compile(
+    r"(?:§+|\b(?:sections?|sec\.|sect\.|clauses?|articles?|art\.|paragraphs?|paras?\.?|annex(?:es)?|schedules?|appendix|chapters?|part|point|"
+    r"item|exhibit|cl[aá]usulas?|artigos?|secç[aã]o|seç[aã]o|ponto|anexo|abschnitt|ziffer|ziff\.|artikel|absatz|abs\.|anhang|anlage|kapitel|"
+    r"secci[oó]n|art[ií]culos?|apartado|annexe|paragraphe|sezione|articol[oi]|allegato|paragrafo|punto|sectie|paragraaf|bijlage|lid))"
+    r"\s*(?P<n>\d+(?:\.\d+)*)(?![\w%])",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(
+    r"\b(?:v|version|vers[aã]o|versi[oó]n|versione|versie|fassung|rev(?:ision)?)\.?\s?(?P<n>\d+(?:\.\d+)*)(?!\w)",
+    re.IGNORECASE,
+)
+_DOTTED = re.compile(r"(?<![\w.,])(?P<n>\d+(?:\.\d+)+)(?![\w%])(?!\s?%)")
+
+
+def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
+    """Where a claim names its documents: ids, titles, section numbers and versions equal to the cited ones'."""
+    spans: list[Span] = []
+    lowered = text.casefold() if len(text.casefold()) == len(text) else text
+    for item in cited:
+        if item.document is None:
+            continue
+        document = item.document
+        labels = {document.id, document.id.rsplit("/", 1)[-1], document.path, document.title}
+        labels |= {s.title for s in item.sections if len(s.title) > 3}
+        for label in labels:
+            at = lowered.find(label.casefold()) if label.strip() else -1
+            while at != -1:
+                spans.append(Span(start=at, end=at + len(label)))
+                at = lowered.find(label.casefold(), at + 1)
+        numbers = {n for s in item.sections for n in (s.number, s.id.rsplit("/", 1)[-1]) if n}
+        for match in _REFERENCE.finditer(text):
+            if match["n"] in numbers:
+                spans.append(Span(start=match.start(), end=match.end()))
+        for match in _DOTTED.finditer(text):
+            if match["n"] in numbers and not re.match(r"[ -]?(?:[€$£]|[^\W\d_]+s\b)", text[match.end() :]):
+                spans.append(Span(start=match.start(), end=match.end()))
+        versions = {document.metadata.get("version", "").lstrip("vV")}
+        versions |= {m["n"] for m in _VERSION.finditer(f"{document.title} {re.sub(r'[-_/]', ' ', document.id)}")}
+        for match in _VERSION.finditer(text):
+            if match["n"] in versions:
+                spans.append(Span(start=match.start(), end=match.end()))
+    return spans
+
+
+def _is_metadata(quantity: Quantity, cited: Sequence[_Cited]) -> bool:
+    """True for a date of the cited document's metadata, and for a name or big number of its title or id."""
+    for item in cited:
+        if item.document is None:
+            continue
+        for key, value in item.document.metadata.items():
+            known = [q for q in quantities(value, language="en") if q.unit == "date"]
+            if quantity.unit == "date" and any(agree(quantity, q) for q in known):
+                return True
+            if known and key != "" and quantity.unit == "count" and any(agree(quantity, q) for q in known):
+                return True
+        title = quantities(f"{item.document.title} · {item.document.id}", language="en")
+        for q in title:
+            big = q.unit == "count" and q.values[0] >= 1000
+            if (q.unit in ("name", "date") or big) and q.unit == quantity.unit and agree(quantity, q):
+                return True
+    return False
+
+
+def is_derived(quantity: Quantity, expressions: Sequence[Derivation], stated: Sequence[Quantity]) -> bool:
+    """True for an operand of an expression that is stated, and for a value that an expression of such operands gives."""
+    for expression in expressions:
+        choices = [_stated_operand(o, stated) for o in expression.operands]
+        if not all(choices):
+            continue
+        if quantity in expression.operands or any(o.start == quantity.start for o in expression.operands):
+            return True
+        if quantity.values and any(_gives(quantity, expression, operands) for operands in _combinations(choices)):
+            return True
+    return False
+
+
+def _stated_operand(operand: Quantity, stated: Sequence[Quantity]) -> list[Quantity]:
+    if operand.unit == "count":
+        return [s for s in stated if s.values and not s.unit.startswith("rate") and s.values[0] in operand.values]
+    return [s for s in stated if s.values and agree(operand, s)]
+
+
+def _combinations(choices: Sequence[list[Quantity]]) -> list[tuple[Quantity, ...]]:
+    """One stated quantity per operand; the unit classes matter, not which of several equal ones."""
+    out: list[tuple[Quantity, ...]] = [()]
+    for choice in choices:
+        distinct = list({(c.unit, c.values): c for c in choice}.values())[:4]
+        out = [(*head, c) for head in out for c in distinct][:256]
+    return out
+
+
+def _gives(quantity: Quantity, expression: Derivation, operands: tuple[Quantity, ...]) -> bool:
+    sums = set(expression.operators) <= {"+", "-"}
+    unit = operands[0].unit
+    if sums:
+        if not all(same_family(unit, o.unit) for o in operands):
+            return False
+        value = compute([in_base(o) for o in operands], expression.operators)
+        if quantity.unit == "count":
+            return compute([o.values[0] for o in operands], expression.operators) in quantity.values
+        point = unit == "percent" and quantity.unit == "point"
+        return (same_family(unit, quantity.unit) or point) and value == in_base(quantity)
+    value = compute([o.values[0] for o in operands], expression.operators)
+    if value is None:
+        return False
+    if quantity.unit == "percent" and not any(o.unit == "percent" for o in operands):
+        value *= 100
+    elif quantity.unit not in {"count", "times", *(o.unit for o in operands)}:
+        return False
+    slack = Fraction(1, 2 * 10**quantity.digits) if "/" in expression.operators else Fraction(0)
+    return any(abs(v - value) <= slack for v in quantity.values)
+
+
+# --- gaps -----------------------------------------------------------------------------------------------------------
+
+
+def check_gap(draft: DraftGap, evidence: Evidence) -> Gap:
+    """Checked when a search of the run fits it.
+
+    A search fits when its query has half of the words that carry the gap's meaning (at least two, at most three
+    needed), leaving out the names of sources and filter values, which every search of that place shares.
+    """
+    core = _core(draft.what, evidence)
+    searches = [(s.source, s.query) for s in evidence.searches]
+    searches += [(f.document.split("/", 1)[0], f.phrase) for f in evidence.finds]
+    fitting = [(source, query) for source, query in searches if _fits(core, query, draft)]
+    if not fitting:
+        reason = f"not searched ({draft.reason})" if draft.reason else "not searched"
+        return Gap(what=draft.what, status="unchecked", reason=reason)
+    return Gap(
+        what=draft.what,
+        status="checked",
+        sources=tuple(dict.fromkeys(source for source, _ in fitting)),
+        queries=tuple(dict.fromkeys(query for _, query in fitting)),
+        reason=draft.reason,
+    )
+
+
+def _core(what: str, evidence: Evidence) -> frozenset[str]:
+    content = content_stems(what)
+    places = " ".join({s.source for s in evidence.searches} | {v for s in evidence.searches for _, v in s.filters})
+    language = (guess_languages(what) or ("en",))[0]
+    context = {s for token in re.findall(r"[^\W_]+", places) for s in stems(token, language=language)}
+    return (content - context) or content
+
+
+def _fits(core: frozenset[str], query: str, draft: DraftGap) -> bool:
+    if not core:
+        return False
+    language = (guess_languages(draft.what) or ("en",))[0]
+    shared = len(core & set(stems(query, language=language)))
+    needed = min(3, max(min(len(core), 2), -(-len(core) // 2)))
+    if shared >= needed:
+        return True
+    other = guess_languages(query)
+    named = (
+        draft.reason is not None
+        and len(query.split()) > 1
+        and fold(query).text.casefold() in fold(draft.reason).text.casefold()
+    )
+    return named and (shared > 0 or (bool(other) and language not in other))
