@@ -1,21 +1,61 @@
-"""The corpus: brings sources into the index (`sync`) and answers search, read, find and list; knows no model.
-
-INTERFACE SKETCH (bodies to be written by the owner of this file; signatures are the contract for others).
-"""
+"""The corpus: brings sources into the index (`sync`) and answers search, read, find and list; knows no model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import difflib
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from .config import Config, SourceConfig
-from .documents import Document, DocumentInfo, DocumentList, Passage, SearchResult
-from .events import Emit, nowhere
-from .index import Lexicon, Principal
+from .documents import (
+    Document,
+    DocumentInfo,
+    DocumentList,
+    OutlineEntry,
+    Passage,
+    RawDocument,
+    SearchResult,
+    Section,
+)
+from .errors import (
+    CitehoundError,
+    ConfigError,
+    IndexUnusable,
+    ParseError,
+    UnknownDocument,
+    UnknownSection,
+    UnknownSource,
+    UsageError,
+)
+from .events import Emit, Progress, nowhere
+from .index import FileState, IndexEntry, Lexicon, Principal
+from .parsing import Unsupported, parse
+from .sources import SkippedFile
+
+if TYPE_CHECKING:  # tantivy is loaded when an index is opened
+    from .index.embedded import EmbeddedIndex
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
+
+PIPELINE = 1
+"""Goes into every metadata hash: raise it when parsing or chunking changes what it makes of the same bytes."""
+PAGE = 6000
+OUTLINE = 200
+_COMMIT_SECONDS = 5.0
+_WINDOW = 700
+_NEAR = 240
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,27 +84,120 @@ class SyncReport:
 
 @dataclass(frozen=True, kw_only=True)
 class FindResult:
-    """Where a phrase stands in one document; `passages` are windows of text around the places, so they count as read."""
+    """Where a phrase stands in one document; `passages` are windows of text around it, so they count as read."""
 
     document: str
     phrase: str
     passages: tuple[Passage, ...]
     total: int
-    """How many places there are."""
+    """At how many places the phrase itself stands. 0 with passages: only its words stand near each other."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusView:
+    """The corpus as one principal sees it: for verification, which asks nothing else."""
+
+    corpus: Corpus
+    principal: Principal
+
+    def resolve(self, name: str) -> str:
+        """The full id. Raises UnknownDocument."""
+        return self.corpus.resolve(name, principal=self.principal)
+
+    def document(self, document: str) -> Document:
+        """Raises UnknownDocument."""
+        return self.corpus.document(document, principal=self.principal)
+
+    def info(self, document: str) -> DocumentInfo:
+        """Raises UnknownDocument."""
+        return self.corpus.info(document, principal=self.principal)
 
 
 class Corpus:
+    """Sources, and the index that serves them. Reading is safe from many threads; `sync` runs in one at a time."""
+
+    def __init__(self, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> None:
+        self._config = config
+        self._write = write
+        self._lock_seconds = lock_seconds
+        self._folder = config.state / "index"
+        self._mutex = threading.RLock()
+        self._index: EmbeddedIndex | None = None
+        self._folded: dict[tuple[str, int, int], _FoldedText] = {}
+
     @classmethod
-    def open(cls, config: Config, *, write: bool = False) -> Corpus:
-        """Opens (and, with `write`, creates) the index under `config.state`. Raises IndexUnusable."""
-        raise NotImplementedError
+    def open(cls, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> Corpus:
+        """Opens the index under `config.state`; raises IndexUnusable when it cannot be read.
+
+        With `write` the index need not be there yet, and one that cannot be read is only refused when it is read:
+        `sync(rebuild=True)` makes it anew. A second writer waits `lock_seconds`, then IndexLocked is raised.
+        """
+        corpus = cls(config, write=write, lock_seconds=lock_seconds)
+        if not write:
+            corpus._reader()
+        return corpus
 
     @property
-    def config(self) -> Config: ...
+    def config(self) -> Config:
+        return self._config
+
     @property
-    def sources(self) -> tuple[SourceConfig, ...]: ...
-    def is_empty(self) -> bool: ...
-    def sync(self, *, emit: Emit = nowhere, rebuild: bool = False) -> SyncReport: ...
+    def sources(self) -> tuple[SourceConfig, ...]:
+        return self._config.sources
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be said of the index as it was opened."""
+        return self._index.warnings if self._index is not None else ()
+
+    def _reader(self) -> EmbeddedIndex:
+        from .index.embedded import EmbeddedIndex
+
+        with self._mutex:
+            if self._index is None:
+                if self._config.index.backend != "embedded":
+                    raise ConfigError(
+                        f"index backend {self._config.index.backend!r} is not known; use backend = 'embedded'"
+                    )
+                self._index = EmbeddedIndex(self._folder, language=self._config.index.language)
+            return self._index
+
+    def is_empty(self) -> bool:
+        """True when there is no index, or one without documents."""
+        from .index.embedded import EmbeddedIndex
+
+        if not EmbeddedIndex.exists(self._folder):
+            return True
+        return not self._reader().any_document()
+
+    # -- bringing sources in
+
+    def sync(self, *, emit: Emit = nowhere, rebuild: bool = False) -> SyncReport:
+        """Makes the index what the sources are now, and reports every file.
+
+        Unchanged files are skipped, vanished ones removed, failed ones tried again. Work is committed in batches, so a
+        run that is killed goes on where it was. `rebuild` throws the old state away first, whatever is wrong with it.
+        Raises IndexUnusable, and ConfigError for a source that cannot be read at all.
+        """
+        from .index.embedded import EmbeddedIndex
+
+        started = time.monotonic()
+        if rebuild:
+            with self._mutex:
+                if self._index is not None:
+                    self._index.close()
+                    self._index = None
+            EmbeddedIndex.discard(self._folder, lock_seconds=self._lock_seconds)
+        index = EmbeddedIndex(
+            self._folder, write=True, lock_seconds=self._lock_seconds, language=self._config.index.language
+        )
+        with index:
+            reports = _Sync(config=self._config, index=index, emit=emit).run()
+        return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
+
+    # -- asking
+
     def search(
         self,
         source: str | None,
@@ -75,15 +208,99 @@ class Corpus:
         only_current: bool = True,
         k: int = 6,
         per_document: int = 2,
-    ) -> SearchResult: ...
-    def read(
-        self, document: str, *, principal: Principal, section: str | None = None, start: int = 0, limit: int = 6000
-    ) -> Passage:
-        """`document` may be a full id, a path or a unique suffix. `start` is an absolute offset into Document.text;
-        with `section` and start=0 the read begins at the section. Pages join without a gap."""
-        ...
+    ) -> SearchResult:
+        """The best `k` chunks of one source (None: of all), at most `per_document` of each document."""
+        name = self._source(source)
+        return self._reader().search(
+            query,
+            principal=principal,
+            source=name,
+            filters=filters,
+            only_current=only_current,
+            k=k,
+            per_document=per_document,
+        )
 
-    def find(self, document: str, phrase: str, *, principal: Principal, limit: int = 5) -> FindResult: ...
+    def read(
+        self, document: str, *, principal: Principal, section: str | None = None, start: int = 0, limit: int = PAGE
+    ) -> Passage:
+        """Text of a document, or of one of its sections, from `start`, at most `limit` characters.
+
+        `document` may be a full id, a path or a unique suffix. `start` is an absolute offset into Document.text; with
+        `section` and start=0 the read begins at the section. Pages join without a gap and end where a paragraph or
+        sentence does, when one does. Raises UnknownDocument, UnknownSection, UsageError.
+        """
+        if limit < 1:
+            raise UsageError(f"limit {limit!r} must be at least 1")
+        whole = self.document(document, principal=principal)
+        info = self.info(whole.id, principal=principal)
+        total = len(whole.text)
+        wanted = find_section(whole, section) if section is not None and section.strip() else None
+        first, last = (0, total) if wanted is None else (wanted.start, wanted.end)
+        if start < 0:
+            raise UsageError(f"start {start!r} must not be negative; pass next_start of the page before")
+        if wanted is not None and start > last:
+            raise UsageError(
+                f"start {start} is past the end of section {wanted.id!r} ({first} to {last}); leave start out"
+            )
+        begin = min(max(start, first), last)
+        end = _page_end(whole.text, begin, last, limit)
+        outline: tuple[OutlineEntry, ...] = ()
+        if begin == first and end < last:
+            outline = _outline(whole, wanted)
+        inside = wanted if wanted is not None else _enclosing(whole, begin, end)
+        return Passage(
+            document=whole.id,
+            section=inside.id if inside is not None else None,
+            title=whole.title if inside is None or not inside.title else f"{whole.title} > {inside.title}",
+            text=whole.text[begin:end],
+            start=begin,
+            end=end,
+            total_chars=total,
+            next_start=end if end < last else None,
+            outline=outline,
+            current=info.current,
+            metadata=whole.metadata,
+            labels=info.labels,
+            page=whole.page_at(begin),
+        )
+
+    def find(self, document: str, phrase: str, *, principal: Principal, limit: int = 5) -> FindResult:
+        """Where a phrase stands in a document, as a person searches: case, accents, white space and the typographic
+        forms of quotes and dashes do not matter. Where it stands nowhere, passages in which all its words stand near
+        each other (stemmed) are given, and `notes` says so. Raises UnknownDocument, UsageError."""
+        whole = self.document(document, principal=principal)
+        info = self.info(whole.id, principal=principal)
+        if not phrase.strip():
+            raise UsageError("the phrase is empty; give the words to look for")
+        folded = self._fold(whole)
+        places = folded.places(phrase)
+        total = len(places)
+        notes: tuple[str, ...] = ()
+        if not places:
+            places = _near_each_other(whole, phrase, language=whole.language or self._config.index.language)
+            if places:
+                notes = (f"{phrase!r} stands nowhere as such; in these passages its words stand near each other",)
+        passages: list[Passage] = []
+        for start, end in _windows(whole, places)[: max(0, limit)]:
+            inside = whole.section_at(start)
+            passages.append(
+                Passage(
+                    document=whole.id,
+                    section=inside.id if inside is not None else None,
+                    title=whole.title if inside is None or not inside.title else f"{whole.title} > {inside.title}",
+                    text=whole.text[start:end],
+                    start=start,
+                    end=end,
+                    total_chars=len(whole.text),
+                    current=info.current,
+                    metadata=whole.metadata,
+                    labels=info.labels,
+                    page=whole.page_at(start),
+                )
+            )
+        return FindResult(document=whole.id, phrase=phrase, passages=tuple(passages), total=total, notes=notes)
+
     def list_documents(
         self,
         source: str | None,
@@ -93,17 +310,522 @@ class Corpus:
         only_current: bool = True,
         start: int = 0,
         limit: int = 50,
-    ) -> DocumentList: ...
-    def resolve(self, name: str, *, principal: Principal) -> str:
-        """The full id. Raises UnknownDocument with the nearest names."""
-        ...
+    ) -> DocumentList:
+        """The documents of a source (None: of all) that match, by id, from the `start`-th."""
+        return self._reader().list_documents(
+            principal=principal,
+            source=self._source(source),
+            filters=filters,
+            only_current=only_current,
+            start=start,
+            limit=limit,
+        )
 
-    def document(self, document: str, *, principal: Principal) -> Document: ...
-    def info(self, document: str, *, principal: Principal) -> DocumentInfo: ...
-    def filter_values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]: ...
-    def lexicon(self, *, principal: Principal) -> Lexicon: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
+    def resolve(self, name: str, *, principal: Principal) -> str:
+        """The full id of a document named by id, path or unique suffix.
+
+        Raises UnknownDocument with the candidates when several go by it, with the nearest names when none does.
+        """
+        return self._reader().resolve(name, principal=principal)
+
+    def document(self, document: str, *, principal: Principal) -> Document:
+        """The whole document. Raises UnknownDocument."""
+        full = self.resolve(document, principal=principal)
+        found = self._reader().document(full, principal=principal)
+        if found is None:
+            raise UnknownDocument(f"document {full!r} has just been removed; search again")
+        return found
+
+    def info(self, document: str, *, principal: Principal) -> DocumentInfo:
+        """What a listing shows of one document. Raises UnknownDocument."""
+        full = self.resolve(document, principal=principal)
+        found = self._reader().info(full, principal=principal)
+        if found is None:
+            raise UnknownDocument(f"document {full!r} has just been removed; search again")
+        return found
+
+    def filter_values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
+        """Known values of a metadata key, most frequent first. Raises UnknownSource."""
+        name = self._source(source)
+        assert name is not None
+        return self._reader().values(name, key, principal=principal)
+
+    def lexicon(self, *, principal: Principal) -> Lexicon:
+        """Frequencies, filter values and titles; no text."""
+        filters = {source.name: source.filters for source in self._config.sources}
+        return _Lexicon(inner=self._reader().lexicon(principal=principal), filters=filters)
+
+    def view(self, *, principal: Principal) -> CorpusView:
+        return CorpusView(corpus=self, principal=principal)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _source(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        if self._config.source(name) is not None:
+            return name
+        known = [source.name for source in self._config.sources]
+        same = [k for k in known if k.casefold() == name.strip().casefold()]
+        if len(same) == 1:
+            return same[0]
+        near = difflib.get_close_matches(name, known, n=3) or known
+        raise UnknownSource(f"no source is called {name!r}; known: {', '.join(repr(k) for k in near)}")
+
+    def _fold(self, document: Document) -> _FoldedText:
+        key = (document.id, len(document.text), hash(document.text))
+        with self._mutex:
+            found = self._folded.get(key)
+            if found is None:
+                if len(self._folded) >= 16:
+                    self._folded.pop(next(iter(self._folded)))
+                found = self._folded[key] = _FoldedText.of(document.text)
+            return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lexicon:
+    """The index's lexicon, with the values of the configured filters only."""
+
+    inner: Lexicon
+    filters: Mapping[str, tuple[str, ...]]
+
+    @property
+    def passages(self) -> int:
+        return self.inner.passages
+
+    def frequency(self, term: str) -> int:
+        return self.inner.frequency(term)
+
+    def values(self, source: str) -> Mapping[str, tuple[str, ...]]:
+        known = self.inner.values(source)
+        folded = {key.casefold(): key for key in known}
+        return {
+            name: known[folded[name.casefold()]] for name in self.filters.get(source, ()) if name.casefold() in folded
+        }
+
+    def titles(self) -> Sequence[tuple[str, str]]:
+        return self.inner.titles()
+
+
+# -- sync
+
+
+@dataclass(kw_only=True)
+class _Sync:
+    """One run over all sources."""
+
+    config: Config
+    index: EmbeddedIndex
+    emit: Emit
+    reports: list[FileReport] = field(default_factory=list[FileReport])
+    done: int = 0
+    total: int = 0
+    committed: float = field(default_factory=time.monotonic)
+    taken: dict[str, str] = field(default_factory=dict[str, str])
+    """Document id to the path that has it."""
+    own_ids: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """(source, id given in front matter) to the first document that has it."""
+
+    def run(self) -> list[FileReport]:
+        self.total = sum(_count_files(self._root(source)) for source in self.config.sources)
+        configured = {source.name for source in self.config.sources}
+        for name in self.index.sources():
+            if name not in configured:
+                for state in self.index.files(name).values():
+                    self._remove(state, reason="its source is no longer configured")
+        for source in self.config.sources:
+            self._source(source)
+        self.index.commit()
+        self.total = self.done
+        self.emit(Progress(done=self.done, total=self.total, what="done"))
+        return self.reports
+
+    def _root(self, source: SourceConfig) -> Path:
+        return source.path if source.path.is_absolute() else self.config.root / source.path
+
+    def _source(self, source: SourceConfig) -> None:
+        known = self.index.files(source.name)
+        seen: set[str] = set()
+        skipped: set[str] = set()
+        for item in _items(source, self.config.root, {path: state.document for path, state in known.items()}):
+            if isinstance(item, RawDocument):
+                seen.add(item.path)
+                report = self._file(item, source=source, before=known.get(item.path))
+            else:
+                skipped.add(item.path)
+                report = FileReport(source=source.name, path=item.path, status="skipped", reason=item.reason)
+            self.reports.append(report)
+            self._progress(f"{source.name}/{report.path}")
+        for path, state in known.items():
+            if path in skipped:
+                self._drop(state)
+            elif path not in seen:
+                self._remove(state, reason=None)
+
+    def _progress(self, what: str) -> None:
+        self.done += 1
+        self.total = max(self.total, self.done)
+        self.emit(Progress(done=self.done, total=self.total, what=what))
+        if time.monotonic() - self.committed > _COMMIT_SECONDS:
+            self.index.commit()
+            self.committed = time.monotonic()
+
+    def _remove(self, state: FileState, *, reason: str | None) -> None:
+        self._drop(state)
+        self.reports.append(
+            FileReport(source=state.source, path=state.path, status="removed", document=state.document, reason=reason)
+        )
+
+    def _drop(self, state: FileState) -> None:
+        """Takes a file out of the index; its document only where no other file has taken the id over."""
+        owner = self.taken.get(state.document)
+        if owner is None or owner == f"{state.source}/{state.path}":
+            self.index.remove([state.document])
+        self.index.forget(state.source, state.path)
+
+    def _file(self, raw: RawDocument, *, source: SourceConfig, before: FileState | None) -> FileReport:
+        state = FileState(
+            source=source.name,
+            path=raw.path,
+            document=raw.id,
+            content_hash=hashlib.sha256(raw.data).hexdigest(),
+            metadata_hash=_metadata_hash(raw, language=source.language or self.config.index.language),
+        )
+        owner = self.taken.setdefault(raw.id, f"{source.name}/{raw.path}")
+        if owner != f"{source.name}/{raw.path}":
+            return self._failed(raw, reason=f"its id {raw.id!r} is already that of {owner!r}; rename one of them")
+        if before is not None and before.error is None and before == state:
+            return FileReport(source=source.name, path=raw.path, status="unchanged", document=raw.id)
+        try:
+            entry, report = self._parsed(raw, source=source, state=state)
+        except Unsupported as error:
+            if before is not None:
+                self._drop(before)
+            return FileReport(
+                source=source.name, path=raw.path, status="skipped", document=None, reason=_one_line(str(error))
+            )
+        except ParseError as error:
+            return self._failed(raw, reason=_one_line(str(error)), state=state)
+        except IndexUnusable:
+            raise
+        except Exception as error:  # a parser's fault with one file never ends the run
+            return self._failed(raw, reason=_one_line(f"{type(error).__name__}: {error}"), state=state)
+        if before is not None and before.document != raw.id:
+            self.index.remove([before.document])
+        self.index.add([entry])
+        return report
+
+    def _parsed(self, raw: RawDocument, *, source: SourceConfig, state: FileState) -> tuple[IndexEntry, FileReport]:
+        from .chunking import chunk
+
+        document = parse(raw, language=source.language or self.config.index.language)
+        if document.id != raw.id or document.source != source.name:
+            raise CitehoundError(f"the parser changed the id to {document.id!r}")
+        chunks = tuple(chunk(document))
+        warnings = document.warnings
+        own = document.metadata.get("declared_id", "").strip()
+        if own:
+            first = self.own_ids.setdefault((source.name, own), document.id)
+            if first != document.id:
+                warnings = (*warnings, f"its front matter gives the id {own!r}, as does {first!r}; ids come from paths")
+        report = FileReport(
+            source=source.name,
+            path=raw.path,
+            status="indexed",
+            document=document.id,
+            warnings=warnings,
+            chars=len(document.text),
+            sections=len(document.sections),
+            passages=len(chunks),
+            language=document.language,
+        )
+        return IndexEntry(document=document, chunks=chunks, state=state), report
+
+    def _failed(self, raw: RawDocument, *, reason: str, state: FileState | None = None) -> FileReport:
+        if state is not None:
+            failed = FileState(
+                source=state.source,
+                path=state.path,
+                document=state.document,
+                content_hash=state.content_hash,
+                metadata_hash=state.metadata_hash,
+                error=reason,
+            )
+            self.index.record_failure(failed)
+        return FileReport(source=raw.source, path=raw.path, status="failed", document=raw.id, reason=reason)
+
+
+def _items(source: SourceConfig, root: Path, known: Mapping[str, str]) -> Iterator[RawDocument | SkippedFile]:
+    if source.kind != "files":
+        raise ConfigError(f"source {source.name!r}: kind {source.kind!r} is not known; use kind = 'files'")
+    from .sources.files import documents
+
+    return iter(documents(source, root, known))
+
+
+def _count_files(folder: Path) -> int:
+    """How many files there are at most; for the progress bar only."""
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
+def _metadata_hash(raw: RawDocument, *, language: str | None) -> str:
+    parts = [PIPELINE, dict(raw.metadata), dict(raw.names), raw.listed, language]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:400]
+
+
+# -- reading
+
+
+def _page_end(text: str, begin: int, last: int, limit: int) -> int:
+    """Where a page that starts at `begin` ends: after a paragraph, line, sentence or word in its second half."""
+    hard = begin + limit
+    if hard >= last:
+        return last
+    floor = begin + limit // 2
+    for mark in ("\n\n", "\n", ". ", "。", " "):
+        at = text.rfind(mark, floor, hard)
+        if at >= 0:
+            return min(at + len(mark), hard)
+    return hard
+
+
+def _enclosing(document: Document, start: int, end: int) -> Section | None:
+    """The innermost section that holds all of a page; None for a page that starts the document or spans sections."""
+    best: Section | None = None
+    for section in document.sections:
+        if section.start <= start and end <= section.end and start < section.end:
+            best = section
+    if best is not None and start == 0 and best.start == 0 and best.end == len(document.text):
+        return None
+    return best
+
+
+def _outline(document: Document, within: Section | None) -> tuple[OutlineEntry, ...]:
+    """The sections, of as many levels as fit."""
+    sections = [
+        s
+        for s in document.sections
+        if within is None or (s.id != within.id and within.start <= s.start and s.end <= within.end)
+    ]
+    for deepest in sorted({s.level for s in sections}, reverse=True):
+        if len(sections) <= OUTLINE:
+            break
+        fewer = [s for s in sections if s.level < deepest]
+        if not fewer:
+            break
+        sections = fewer
+    return tuple(
+        OutlineEntry(section=s.id, title=s.title, level=s.level, start=s.start, end=s.end) for s in sections[:OUTLINE]
+    )
+
+
+_SECTION_WORD = re.compile(
+    r"^(?:§+|#+|sections?|sect?\.?|clauses?|paragraphs?|para\.?|articles?|art\.?|chapters?|abschnitt|ziffer|punkt|kapitel"
+    r"|artikel|absatz|paragraphe?|seccion|sezione|secao|clausula)\s*(?=[\w(])",
+)
+
+
+def find_section(document: Document, name: str) -> Section:
+    """The section that `name` means: its id, number ('7.2', '§7.2', 'section 7.2'), title, slug or unique suffix.
+
+    Raises UnknownSection with the candidates when several go by it, else with the nearest ones.
+    """
+    exact = document.section(name.strip())
+    if exact is not None:
+        return exact
+    wanted = _plain(name)
+    bare = _SECTION_WORD.sub("", wanted).strip(" .:()") or wanted
+    forms = dict.fromkeys([wanted, bare, _slug(wanted), _slug(bare)])
+    tests: tuple[Callable[[Section], set[str]], ...] = (
+        lambda s: {_plain(s.id)},
+        lambda s: {_plain(s.number or "").strip(" .:()")},
+        lambda s: {_plain(s.title), _plain(f"{s.number or ''} {s.title}"), _plain(f"{s.number or ''}. {s.title}")},
+        lambda s: {_slug(_plain(s.title)), _slug(_plain(f"{s.number or ''} {s.title}"))},
+        lambda s: _suffixes(_plain(s.id)),
+    )
+    for test in tests:
+        found = [s for s in document.sections if any(form and form in test(s) for form in forms)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(repr(s.id) for s in found[:6])
+            raise UnknownSection(f"{document.id!r} has several sections {name!r}: {shown}; use one of these ids")
+    inside = [s for s in document.sections if len(bare) >= 4 and bare in _plain(s.title)]
+    if len(inside) == 1:
+        return inside[0]
+    if not document.sections:
+        raise UnknownSection(f"{document.id!r} has no sections; read it without one")
+    raise UnknownSection(f"{document.id!r} has no section {name!r}; nearest: {_near_sections(document, bare, inside)}")
+
+
+def _near_sections(document: Document, bare: str, inside: Sequence[Section]) -> str:
+    by_name: dict[str, Section] = {}
+    for s in document.sections:
+        by_name.setdefault(_plain(s.id), s)
+        by_name.setdefault(_plain(s.title), s)
+    close = [by_name[n] for n in difflib.get_close_matches(bare, list(by_name), n=4, cutoff=0.4)]
+    found = list(dict.fromkeys([*(s.id for s in inside), *(s.id for s in close)]))[:5]
+    return ", ".join(repr(s) for s in found or [s.id for s in document.sections[:5]])
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKD", text).casefold()
+    return " ".join("".join(c for c in text if not unicodedata.combining(c)).split())
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w]+", "-", text).strip("-")
+
+
+def _suffixes(section_id: str) -> set[str]:
+    parts = section_id.split("/")
+    return {"/".join(parts[at:]) for at in range(len(parts))}
+
+
+# -- finding
+
+
+@lru_cache(maxsize=8192)
+def _search_form(character: str) -> str:
+    if character.isspace() or character == "|":
+        return " "
+    if character in "\u2018\u2019\u201a\u201b\u2039\u203a\u02bc\u00b4`":
+        return "'"
+    if character in "\u201c\u201d\u201e\u201f\u00ab\u00bb\u300c\u300d\u300e\u300f":
+        return '"'
+    if character in "\u2010\u2011\u2012\u2013\u2014\u2015\u2212":
+        return "-"
+    if unicodedata.category(character) == "Cf":
+        return ""
+    return "".join(c for c in unicodedata.normalize("NFKD", character).casefold() if not "\u0300" <= c <= "\u036f")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FoldedText:
+    """A text as a person searches it; folded character `i` came from original character `origin[i]`."""
+
+    text: str
+    origin: Sequence[int]
+    size: int
+
+    @classmethod
+    def of(cls, text: str) -> _FoldedText:
+        out: list[str] = []
+        origin: list[int] = []
+        blank = True
+        for at, character in enumerate(text):
+            for form in _search_form(character):
+                if form == " ":
+                    if blank:
+                        continue
+                    blank = True
+                else:
+                    blank = False
+                out.append(form)
+                origin.append(at)
+        return cls(text="".join(out), origin=origin, size=len(text))
+
+    def places(self, phrase: str) -> list[tuple[int, int]]:
+        """Original spans of a phrase: where it begins a word; if it does nowhere, where it stands inside words."""
+        wanted = _FoldedText.of(phrase).text.strip()
+        if not wanted:
+            return []
+        everywhere: list[tuple[int, int]] = []
+        at_words: list[tuple[int, int]] = []
+        at = self.text.find(wanted)
+        while at >= 0:
+            end = at + len(wanted)
+            span = (self.origin[at], self.origin[end - 1] + 1)
+            everywhere.append(span)
+            before = self.text[at - 1] if at else " "
+            if not (_joins(before) and _joins(wanted[0])):
+                at_words.append(span)
+            at = self.text.find(wanted, end)
+        return at_words or everywhere
+
+
+def _joins(character: str) -> bool:
+    """True for letters and digits of scripts that set words apart by spaces."""
+    spaceless = "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff"
+    spaceless = spaceless or "\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7af"
+    return character.isalnum() and not spaceless
+
+
+def _near_each_other(document: Document, phrase: str, *, language: str | None) -> list[tuple[int, int]]:
+    """Spans of at most a few lines that hold all words of the phrase in some inflection."""
+    from .index.analysis import query_terms, tokens
+
+    wanted = [{*term.stems, term.exact} for term in query_terms(phrase, [language or ""]) if term.stems]
+    if not wanted or len(wanted) > 12:
+        return []
+    last: list[int | None] = [None] * len(wanted)
+    found: list[tuple[int, int]] = []
+    for token in tokens(document.text, [language or ""]):
+        hit = False
+        for at, forms in enumerate(wanted):
+            if not forms.isdisjoint(token.terms):
+                last[at] = token.start
+                hit = True
+        if hit and all(place is not None for place in last):
+            begin = min(place for place in last if place is not None)
+            if token.end - begin <= _NEAR:
+                if not found or begin >= found[-1][1]:
+                    found.append((begin, token.end))
+                last = [None] * len(wanted)
+    return found
+
+
+def _windows(document: Document, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Paragraphs (of long ones, sentences) around places, within one section each; overlapping ones are one."""
+    text = document.text
+    bounds = sorted({0, len(text), *(s.start for s in document.sections)})
+    windows: list[tuple[int, int]] = []
+    for start, end in places:
+        if windows and end <= windows[-1][1]:
+            continue
+        at = bisect_right(bounds, start)
+        low = bounds[at - 1]
+        high = max(end, bounds[at] if at < len(bounds) else len(text))
+        begin = max(low, text.rfind("\n\n", low, start) + 2) if text.rfind("\n\n", low, start) >= 0 else low
+        close = text.find("\n\n", end, high)
+        close = high if close < 0 else close
+        if start - begin > _WINDOW:
+            begin = _after_sentence(text, max(begin, start - _WINDOW), start)
+        if close - end > _WINDOW:
+            close = _sentence_end(text, end, min(close, end + _WINDOW))
+        while close > end and text[close - 1].isspace():
+            close -= 1
+        if windows and begin < windows[-1][1]:
+            if document.section_at(windows[-1][0]) == document.section_at(start):
+                windows[-1] = (windows[-1][0], max(close, windows[-1][1]))
+                continue
+            begin = windows[-1][1]
+        windows.append((begin, close))
+    return windows
+
+
+def _after_sentence(text: str, low: int, at: int) -> int:
+    """The first beginning of a line or sentence after `low`, before `at`."""
+    ends = [m.end() for m in re.finditer(r"\n|[.!?]\s|[。！？]", text[low:at])]
+    return low + ends[0] if ends else low
+
+
+def _sentence_end(text: str, at: int, high: int) -> int:
+    """The last end of a line or sentence between `at` and `high`."""
+    ends = [m.start() + 1 for m in re.finditer(r"\n|[.!?](?=\s)|[。！？]", text[at:high])]
+    return at + ends[-1] if ends else high

@@ -85,7 +85,7 @@ class Index(Protocol):
         k: int = 6,
         per_document: int = 2,
     ) -> SearchResult:
-        """The best `k` chunks, at most `per_document` of each document. An unknown filter value gives no hits and a note."""
+        """The best `k` chunks, at most `per_document` of each document. An unknown filter gives no hits and a note."""
         ...
 
     def document(self, document: str, *, principal: Principal) -> Document | None: ...

@@ -1,0 +1,1223 @@
+"""The default search backend: SQLite is the record of truth, tantivy serves BM25; it parses and chunks nothing.
+
+On disk (`folder`):
+
+    manifest.json      format version, generation, checksums of everything below; rewritten by rename
+    documents.db       SQLite: documents with text, sections and chunks (compressed, each row with its checksum),
+                       file states, and a log of changes whose number `indexed_seq` says how far tantivy has come
+    terms/             the tantivy index: derived, can always be made again from documents.db
+
+How the two stores stay one: a change is committed to SQLite first, with a number in the log. Then tantivy commits, then
+`indexed_seq` is set. Whoever opens the index and finds numbers above `indexed_seq` replays them, which is idempotent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import struct
+import threading
+import zlib
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import tantivy
+from tantivy import Occur, Query
+
+from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section
+from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
+from . import FileState, IndexEntry, Principal
+from .analysis import QueryTerm, extras, fold, fold_value, known_language, query_terms, stems, tokens
+from .locking import WriteLock
+from .versions import CURRENT, Currency, Named, Names, currencies, state_of
+
+FORMAT = 1
+REBUILD = "run `citehound index --rebuild`"
+SNIPPET = 300
+
+_BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
+_EXACT_BOOST = 0.4
+_MAX_TERMS = 40
+_HEAP = 48_000_000
+_BATCH_CHARS = 6_000_000
+_ORDINAL_BITS = 24
+_CACHED_DOCUMENTS = 64
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    head TEXT NOT NULL,
+    body BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE files (
+    source TEXT NOT NULL, path TEXT NOT NULL, document TEXT NOT NULL, content_hash TEXT NOT NULL,
+    metadata_hash TEXT NOT NULL, error TEXT, checksum INTEGER NOT NULL, PRIMARY KEY (source, path)
+) WITHOUT ROWID;
+CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """What the catalog keeps of a document in memory."""
+
+    row: int
+    id: str
+    source: str
+    path: str
+    title: str
+    language: str | None
+    metadata: Metadata
+    chars: int
+    passages: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """A document as it was stored, with its chunks."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Catalog:
+    """All documents' heads at one moment, with what follows from them."""
+
+    heads: Mapping[str, _Head]
+    by_row: Mapping[int, _Head]
+    languages: tuple[str, ...]
+    passages: int
+    names: Names
+    currencies: Mapping[str, Currency]
+    today: date
+    keys: Mapping[str, Mapping[str, str]]
+    """Source ('' for all) to folded key to key."""
+    values: Mapping[tuple[str, str], Mapping[str, str]]
+    """(source or '', key) to folded value (also of a part of a list) to the value as most often written."""
+    whole_values: Mapping[tuple[str, str], Sequence[str]]
+    """(source or '', key) to whole values, most frequent first."""
+    hidden_by_others: tuple[str, ...]
+    """Documents that do not hold although their own status does not say so."""
+
+    def currency(self, document: str) -> Currency:
+        return self.currencies.get(document, CURRENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Snapshot:
+    """What a reader sees: both stores at one `seq`."""
+
+    seq: int
+    searcher: tantivy.Searcher
+    catalog: _Catalog
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for name, _ in _BOOSTS:
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("any", tokenizer_name="whitespace", index_option="basic")
+    builder.add_text_field("filter", tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("document", tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("chunk", fast=True)
+    return builder.build()
+
+
+def _source_term(source: str) -> str:
+    return f"source\x1f{source}"
+
+
+def _value_term(key: str, value: str) -> str:
+    return f"key\x1f{fold_value(key)}\x1f{fold_value(value)[:200]}"
+
+
+_HELD = "state\x1fcurrent"
+_NOT_HELD = "state\x1fother"
+
+
+def _parts(value: str) -> tuple[str, ...]:
+    """A metadata value and, where it is a list, its members."""
+    parts = [p.strip() for p in value.split(",")] if "," in value else []
+    return tuple(dict.fromkeys([value.strip(), *[p for p in parts if p]]))
+
+
+def _crc(*parts: str | bytes | None) -> int:
+    at = 0
+    for part in parts:
+        data = b"\x00" if part is None else part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        at = zlib.crc32(data, zlib.crc32(struct.pack("<q", len(data)), at))
+    return at
+
+
+def _state_crc(state: FileState) -> int:
+    return _crc(state.source, state.path, state.document, state.content_hash, state.metadata_hash, state.error)
+
+
+class EmbeddedIndex:
+    """`Index` on SQLite and tantivy. Readers may be used from many threads; a writer belongs to one thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        write: bool = False,
+        lock_seconds: float = 10.0,
+        language: str | None = None,
+        today: Callable[[], date] = date.today,
+    ) -> None:
+        """Opens the index in `folder`; with `write`, creates it and holds the write lock until `close`.
+
+        Raises IndexUnusable: IndexLocked after waiting `lock_seconds` for another writer, IndexCorrupt when a checksum
+        does not hold, IndexTooNew when a newer version wrote it.
+        """
+        self.folder = folder
+        self.warnings: tuple[str, ...] = ()
+        self._language = language
+        self._today = today
+        self._db_path = folder / "documents.db"
+        self._terms = folder / "terms"
+        self._manifest = folder / "manifest.json"
+        self._lock = WriteLock(folder.parent / f"{folder.name}.lock")
+        self._mutex = threading.RLock()
+        self._cache: OrderedDict[int, _Stored] = OrderedDict()
+        self._snapshot: _Snapshot | None = None
+        self._writer: tantivy.IndexWriter | None = None
+        self._write = write
+        self._closed = False
+        self._pending_chars = 0
+        self._db: sqlite3.Connection | None = None
+        self._index: tantivy.Index | None = None
+        self._inode = 0
+        try:
+            if write:
+                self._open_for_writing(lock_seconds)
+            else:
+                self._open_for_reading()
+        except BaseException:
+            self._drop()
+            self._lock.release()
+            raise
+
+    # -- opening and closing
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        return (folder / "manifest.json").exists() or (folder / "documents.db").exists()
+
+    @staticmethod
+    def discard(folder: Path, *, lock_seconds: float = 10.0) -> None:
+        """Throws the index in `folder` away, whatever state it is in; waits for a writer as opening does."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = WriteLock(folder.parent / f"{folder.name}.lock")
+        lock.acquire(seconds=lock_seconds)
+        try:
+            for left in folder.parent.glob(f"{folder.name}.old-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            if folder.exists():
+                old = folder.with_name(f"{folder.name}.old-{secrets.token_hex(4)}")
+                folder.rename(old)
+                shutil.rmtree(old, ignore_errors=True)
+        finally:
+            lock.release()
+
+    def _open_for_writing(self, lock_seconds: float) -> None:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire(seconds=lock_seconds)
+        if not self.exists(self.folder):
+            self._create()
+        manifest = self._read_manifest()
+        self._verify(manifest, thorough=True)
+        self._write_manifest({**manifest, "clean": False})
+        self._connect(write=True)
+        self._replay()
+
+    def _create(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._terms.mkdir(exist_ok=True)
+        db = sqlite3.connect(self._db_path, isolation_level=None)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript("BEGIN;" + _TABLES + "COMMIT;")
+            generation = secrets.token_hex(8)
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("format", str(FORMAT)), ("generation", generation), ("indexed_seq", "0")],
+            )
+        finally:
+            db.close()
+        tantivy.Index(_schema(), path=str(self._terms))
+        self._write_manifest({"format": FORMAT, "generation": generation, "clean": False, "files": {}})
+
+    def _open_for_reading(self) -> None:
+        if not self.exists(self.folder):
+            raise IndexUnusable("there is no index yet; run `citehound index`")
+        manifest = self._read_manifest()
+        if not manifest["clean"] and self._recover():
+            manifest = self._read_manifest()
+        thorough = bool(manifest["clean"])
+        try:
+            self._verify(manifest, thorough=thorough)
+        except IndexCorrupt:
+            # A writer may have begun while we looked: its files change under the checksums of before.
+            if self._read_manifest() == manifest and self._lock.is_free():
+                raise
+            self._verify(self._read_manifest(), thorough=False)
+        self._connect(write=False)
+
+    def _recover(self) -> bool:
+        """Finishes what a killed writer left; False when a writer is at work, or the folder cannot be written."""
+        try:
+            if not self._lock.try_acquire():
+                return False
+            try:
+                writer = EmbeddedIndex.__new__(EmbeddedIndex)
+                writer.__dict__.update(self.__dict__)
+                writer._write = True
+                writer._verify(writer._read_manifest(), thorough=True)
+                writer._connect(write=True)
+                writer._replay()
+                writer.close()
+            finally:
+                self._lock.release()
+        except OSError:
+            self.warnings = (*self.warnings, "the last index run did not end and cannot be finished here (read-only)")
+            return False
+        return True
+
+    def _connect(self, *, write: bool) -> None:
+        with _corrupt_if_broken():
+            self._inode = self._db_path.stat().st_ino
+            self._db = sqlite3.connect(self._db_path, isolation_level=None, check_same_thread=False, timeout=10.0)
+            self._db.execute("PRAGMA synchronous = FULL")
+            if not write:
+                self._db.execute("PRAGMA query_only = ON")
+            self._index = tantivy.Index.open(str(self._terms))
+            self._index.config_reader("manual")
+            self._index.reload()
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+        self._index = None
+        self._writer = None
+        self._snapshot = None
+        self._cache.clear()
+
+    def close(self) -> None:
+        """Writers commit first, then seal the index with fresh checksums."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._write and self._db is not None:
+                    self._commit()
+                    with _corrupt_if_broken():
+                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                    self._drop()
+                    self._seal()
+            finally:
+                self._drop()
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """Closes without committing what is pending; the next one to open finishes or forgets it, as after a kill."""
+        with self._mutex:
+            self._closed = True
+            if self._db is not None and self._db.in_transaction:
+                self._db.rollback()
+            self._drop()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # -- manifest and checksums
+
+    def _read_manifest(self) -> dict[str, Any]:
+        try:
+            text = self._manifest.read_text("utf-8")
+            loaded: Any = json.loads(text)
+            format_ = int(loaded["format"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IndexCorrupt(f"the index manifest {str(self._manifest)!r} cannot be read; {REBUILD}") from error
+        if format_ > FORMAT:
+            raise IndexTooNew(
+                f"the index has format {format_}, this version reads up to {FORMAT};"
+                f" upgrade citehound, or {REBUILD} to make it again"
+            )
+        manifest = cast("dict[str, Any]", loaded)
+        checksum = manifest.pop("checksum", None)
+        if format_ < 1 or checksum != _manifest_checksum(manifest) or text != _manifest_text(manifest):
+            raise IndexCorrupt(f"the checksum of {str(self._manifest)!r} does not hold; {REBUILD}")
+        return manifest
+
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        temporary = self._manifest.with_suffix(".tmp")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(_manifest_text(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._manifest)
+
+    def _seal(self) -> None:
+        manifest = self._read_manifest()
+        files = {name: _stamp(self.folder / name) for name in self._payload()}
+        self._write_manifest({"format": FORMAT, "generation": manifest["generation"], "clean": True, "files": files})
+
+    def _payload(self) -> list[str]:
+        names = ["documents.db"]
+        for path in sorted(self._terms.iterdir()):
+            if path.is_file() and not path.name.endswith(".lock"):
+                names.append(f"terms/{path.name}")
+        return names
+
+    def _verify(self, manifest: dict[str, Any], *, thorough: bool) -> None:
+        """Raises IndexCorrupt unless the stores are what the manifest says, or, after a kill, sound in themselves."""
+        if manifest["clean"]:
+            for name, stamp in manifest["files"].items():
+                path = self.folder / name
+                try:
+                    same = _stamp(path) == stamp
+                except OSError:
+                    same = False
+                if not same:
+                    raise IndexCorrupt(f"the checksum of {str(path)!r} does not hold; {REBUILD}")
+            wal = self._db_path.with_name("documents.db-wal")
+            if wal.exists() and wal.stat().st_size > 0:
+                raise IndexCorrupt(f"{str(wal)!r} was not written by a finished index run; {REBUILD}")
+            return
+        if not thorough:
+            return
+        with _corrupt_if_broken():
+            db = sqlite3.connect(self._db_path, timeout=10.0)
+            try:
+                if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                    raise IndexCorrupt(f"{str(self._db_path)!r} is damaged; {REBUILD}")
+                generation = db.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
+                if generation != (manifest["generation"],):
+                    raise IndexCorrupt(f"{str(self._db_path)!r} belongs to another index; {REBUILD}")
+                for row in db.execute("SELECT id, source, head, body, checksum FROM documents"):
+                    if _crc(*row[:4]) != row[4]:
+                        raise IndexCorrupt(f"the stored document {row[0]!r} is damaged; {REBUILD}")
+            finally:
+                db.close()
+        for name in self._referenced():
+            if not _footer_holds(self._terms / name):
+                raise IndexCorrupt(f"the checksum of {str(self._terms / name)!r} does not hold; {REBUILD}")
+
+    def _referenced(self) -> list[str]:
+        """The files of the segments that tantivy's meta.json names, as far as they are there."""
+        try:
+            meta = json.loads((self._terms / "meta.json").read_text("utf-8"))
+            segments = {str(s["segment_id"]).replace("-", "") for s in meta["segments"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IndexCorrupt(f"{str(self._terms / 'meta.json')!r} cannot be read; {REBUILD}") from error
+        names = sorted(path.name for path in self._terms.iterdir())
+        for segment in segments:
+            if not any(name.startswith(segment) for name in names):
+                raise IndexCorrupt(f"a segment of {str(self._terms)!r} is missing; {REBUILD}")
+        return [name for name in names if name.split(".")[0] in segments and not name.endswith((".lock", ".tmp"))]
+
+    # -- writing
+
+    def _require_writer(self) -> sqlite3.Connection:
+        if not self._write or self._closed or self._db is None:
+            raise IndexUnusable("this index is open for reading; open it with write=True")
+        return self._db
+
+    def _begin(self) -> sqlite3.Connection:
+        db = self._require_writer()
+        if not db.in_transaction:
+            db.execute("BEGIN IMMEDIATE")
+        return db
+
+    def add(self, entries: Iterable[IndexEntry]) -> None:
+        """Adds or replaces documents; durable and visible after `commit` (which big batches do by themselves)."""
+        for entry in entries:
+            with self._mutex, _corrupt_if_broken():
+                db = self._begin()
+                head, body = _pack(entry)
+                document = entry.document
+                checksum = _crc(document.id, document.source, head, body)
+                db.execute("DELETE FROM documents WHERE id = ?", (document.id,))
+                db.execute(
+                    "INSERT INTO documents (id, source, head, body, checksum) VALUES (?, ?, ?, ?, ?)",
+                    (document.id, document.source, head, body, checksum),
+                )
+                db.execute("INSERT INTO log (document) VALUES (?)", (document.id,))
+                self._put_state(db, entry.state)
+                row = cast(int, db.execute("SELECT row FROM documents WHERE id = ?", (document.id,)).fetchone()[0])
+                self._put_terms(row, _Stored(document=document, chunks=entry.chunks))
+                self._pending_chars += len(document.text) + 200
+                if self._pending_chars > _BATCH_CHARS:
+                    self._commit()
+
+    def remove(self, documents: Iterable[str]) -> None:
+        with self._mutex, _corrupt_if_broken():
+            db = self._begin()
+            for document in documents:
+                db.execute("DELETE FROM documents WHERE id = ?", (document,))
+                db.execute("DELETE FROM files WHERE document = ?", (document,))
+                db.execute("INSERT INTO log (document) VALUES (?)", (document,))
+                self._open_writer().delete_documents_by_term("document", document)
+
+    def record_failure(self, state: FileState) -> None:
+        """Remembers that a file failed. An earlier good version of it goes: what is served is what is there."""
+        with self._mutex, _corrupt_if_broken():
+            db = self._begin()
+            if db.execute("SELECT 1 FROM documents WHERE id = ?", (state.document,)).fetchone():
+                self.remove([state.document])
+            self._put_state(db, state)
+
+    def forget(self, source: str, path: str) -> None:
+        """Drops the state of one file that was never (or is no longer) a document."""
+        with self._mutex, _corrupt_if_broken():
+            self._begin().execute("DELETE FROM files WHERE source = ? AND path = ?", (source, path))
+
+    def commit(self) -> None:
+        """Makes everything so far durable and visible to readers."""
+        with self._mutex:
+            self._require_writer()
+            self._commit()
+
+    def _put_state(self, db: sqlite3.Connection, state: FileState) -> None:
+        db.execute(
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                state.source,
+                state.path,
+                state.document,
+                state.content_hash,
+                state.metadata_hash,
+                state.error,
+                _state_crc(state),
+            ),
+        )
+
+    def _open_writer(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            assert self._index is not None
+            try:
+                self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
+            except ValueError as error:
+                raise IndexUnusable(f"the index cannot be written: {error}; {REBUILD} if this stays") from error
+        return self._writer
+
+    def _put_terms(self, row: int, stored: _Stored) -> None:
+        writer = self._open_writer()
+        document = stored.document
+        writer.delete_documents_by_term("document", document.id)
+        language = self._language_of(document.language)
+        title = " ".join(stems(document.title, language))
+        about = " ".join(value for key, value in document.metadata.items() if key not in _NOT_SEARCHED)
+        meta = " ".join([*stems(about, language), *extras(document.path)])
+        held = state_of(document.metadata) == "current"
+        marks = [_source_term(document.source), _HELD if held else _NOT_HELD]
+        for key, value in document.metadata.items():
+            marks.extend(_value_term(key, part) for part in _parts(value))
+        for chunk in stored.chunks:
+            body = stems(chunk.text, language)
+            context = stems(chunk.context, language)
+            whole = f"{document.title}\n{chunk.context}\n{chunk.text}"
+            anything = {*body, *context, *extras(whole), *title.split(), *meta.split()}
+            record = tantivy.Document()
+            record.add_text("title", title)
+            record.add_text("context", " ".join(context))
+            record.add_text("body", " ".join(body))
+            record.add_text("meta", meta)
+            record.add_text("any", " ".join(anything))
+            record.add_text("document", document.id)
+            record.add_unsigned("chunk", (row << _ORDINAL_BITS) | chunk.ordinal)
+            for mark in marks:
+                record.add_text("filter", mark)
+            writer.add_document(record)
+
+    def _language_of(self, language: str | None) -> str | None:
+        return language or self._language
+
+    def _commit(self) -> None:
+        db = self._db
+        assert db is not None
+        with _corrupt_if_broken():
+            if db.in_transaction:
+                db.execute("COMMIT")
+            self._pending_chars = 0
+            top = cast("int | None", db.execute("SELECT max(seq) FROM log").fetchone()[0])
+            if self._writer is not None:
+                writer, self._writer = self._writer, None
+                writer.commit()
+                writer.wait_merging_threads()
+            if top is not None:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("UPDATE meta SET value = ? WHERE key = 'indexed_seq'", (str(top),))
+                db.execute("DELETE FROM log WHERE seq <= ?", (top,))
+                db.execute("COMMIT")
+
+    def _replay(self) -> None:
+        """Brings tantivy up to SQLite: every document in the log above `indexed_seq` is deleted and added anew."""
+        db = self._require_writer()
+        with _corrupt_if_broken():
+            pending = db.execute("SELECT DISTINCT document FROM log").fetchall()
+            for (document,) in pending:
+                found = db.execute("SELECT row FROM documents WHERE id = ?", (document,)).fetchone()
+                self._open_writer().delete_documents_by_term("document", document)
+                if found is not None:
+                    stored = self._load(cast(int, found[0]))
+                    if stored is not None:
+                        self._put_terms(cast(int, found[0]), stored)
+            if pending:
+                self._commit()
+
+    def files(self, source: str) -> Mapping[str, FileState]:
+        """Path to what is remembered of each file of a source."""
+        with self._mutex, _corrupt_if_broken():
+            rows = self._database().execute(
+                "SELECT source, path, document, content_hash, metadata_hash, error, checksum FROM files"
+                " WHERE source = ?",
+                (source,),
+            )
+            found: dict[str, FileState] = {}
+            for row in rows:
+                state = FileState(
+                    source=row[0],
+                    path=row[1],
+                    document=row[2],
+                    content_hash=row[3],
+                    metadata_hash=row[4],
+                    error=row[5],
+                )
+                if _state_crc(state) != row[6]:
+                    raise IndexCorrupt(f"what is stored of the file {row[1]!r} is damaged; {REBUILD}")
+                found[state.path] = state
+            return found
+
+    def sources(self) -> Sequence[str]:
+        """Every source of which something is stored, also those no longer configured."""
+        with self._mutex, _corrupt_if_broken():
+            return [r[0] for r in self._database().execute("SELECT DISTINCT source FROM files ORDER BY source")]
+
+    # -- reading
+
+    def _database(self) -> sqlite3.Connection:
+        if self._db is None or self._closed:
+            raise IndexUnusable("this index is closed")
+        return self._db
+
+    def _look(self) -> _Snapshot:
+        """The newest committed state; cheap when nothing has changed."""
+        with self._mutex, _corrupt_if_broken():
+            if not self._write:
+                self._reopen_if_replaced()
+            db = self._database()
+            seq = int(db.execute("SELECT value FROM meta WHERE key = 'indexed_seq'").fetchone()[0])
+            snapshot = self._snapshot
+            if snapshot is not None and snapshot.seq == seq and snapshot.catalog.today == self._today():
+                return snapshot
+            assert self._index is not None
+            self._index.reload()
+            catalog = self._read_catalog(db)
+            snapshot = _Snapshot(seq=seq, searcher=self._index.searcher(), catalog=catalog)
+            self._snapshot = snapshot
+            return snapshot
+
+    def _reopen_if_replaced(self) -> None:
+        try:
+            inode = self._db_path.stat().st_ino
+        except OSError as error:
+            raise IndexUnusable("the index is gone; run `citehound index`") from error
+        if inode != self._inode:
+            self._drop()
+            self._open_for_reading()
+
+    def _read_catalog(self, db: sqlite3.Connection) -> _Catalog:
+        heads: dict[str, _Head] = {}
+        for row, document, source, text in db.execute("SELECT row, id, source, head FROM documents ORDER BY id"):
+            head = json.loads(text)
+            heads[document] = _Head(
+                row=row,
+                id=document,
+                source=source,
+                path=head["path"],
+                title=head["title"],
+                language=head["language"],
+                metadata=head["metadata"],
+                chars=head["chars"],
+                passages=head["passages"],
+            )
+        today = self._today()
+        names = Names((h.id, f"{h.source}/{h.path}") for h in heads.values())
+        known = currencies(
+            (Named(id=h.id, path=f"{h.source}/{h.path}", metadata=h.metadata) for h in heads.values()),
+            today=today,
+            names=names,
+        )
+        counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for head in heads.values():
+            for key, value in head.metadata.items():
+                if value.strip():
+                    counts[head.source, key][value.strip()] += 1
+                    counts["", key][value.strip()] += 1
+        keys: dict[str, dict[str, str]] = defaultdict(dict)
+        values: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        whole: dict[tuple[str, str], list[str]] = {}
+        for (source, key), counter in counts.items():
+            keys[source].setdefault(fold_value(key), key)
+            ordered = sorted(counter, key=lambda value: (-counter[value], value))
+            seen: dict[str, str] = {}
+            for value in ordered:
+                seen.setdefault(fold_value(value), value)
+            whole[source, key] = list(seen.values())
+            for value in ordered:
+                for part in _parts(value):
+                    values[source, key].setdefault(fold_value(part), part)
+        languages = sorted({known_language(self._language_of(h.language)) for h in heads.values()} - {""})
+        hidden = tuple(d for d, c in known.items() if not c.current and state_of(heads[d].metadata) == "current")
+        return _Catalog(
+            heads=heads,
+            by_row={h.row: h for h in heads.values()},
+            languages=tuple(languages),
+            passages=sum(h.passages for h in heads.values()),
+            names=names,
+            currencies=known,
+            today=today,
+            keys=keys,
+            values=values,
+            whole_values=whole,
+            hidden_by_others=hidden,
+        )
+
+    def any_document(self) -> bool:
+        """True when there is at least one document."""
+        with self._mutex, _corrupt_if_broken():
+            return self._database().execute("SELECT 1 FROM documents LIMIT 1").fetchone() is not None
+
+    def search(
+        self,
+        query: str,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 6,
+        per_document: int = 2,
+    ) -> SearchResult:
+        """The best `k` chunks, at most `per_document` of each document.
+
+        `hidden_superseded` counts the documents that would have been among these hits but do not hold today.
+        """
+        look = self._look()
+        catalog = look.catalog
+        chosen = _choose(catalog, source=source, filters=filters)
+        if chosen.notes:
+            return SearchResult(hits=(), notes=chosen.notes)
+        terms = self._weigh(look, query)
+        if not terms or k < 1:
+            notes = () if query.strip() else ("the query is empty",)
+            return SearchResult(hits=(), notes=notes)
+        schema = _SCHEMA
+        must: list[tuple[Occur, Query]] = [
+            (Occur.Must, Query.const_score_query(Query.term_query(schema, "filter", mark, "basic"), 0.0))
+            for mark in chosen.marks
+        ]
+        if documents is not None:
+            must.append((Occur.Must, Query.const_score_query(_one_of(schema, documents), 0.0)))
+        scored = (Occur.Must, _scored(schema, terms))
+        current = [
+            (Occur.Must, Query.const_score_query(Query.term_query(schema, "filter", _HELD, "basic"), 0.0)),
+        ]
+        others = _one_of(schema, catalog.hidden_by_others) if catalog.hidden_by_others else None
+        if others is not None:
+            current.append((Occur.MustNot, others))
+        wanted = Query.boolean_query([scored, *must, *(current if only_current else [])])
+        hits = self._collect(look, wanted, k=k, per_document=max(1, per_document))
+        hidden = 0
+        if only_current:
+            lowest = hits[-1][0] if len(hits) >= k else 0.0
+            gone = [Query.term_query(schema, "filter", _NOT_HELD, "basic")]
+            if others is not None:
+                gone.append(others)
+            outside = Query.boolean_query([(Occur.Should, q) for q in gone])
+            missed = Query.boolean_query([scored, *must, (Occur.Must, Query.const_score_query(outside, 0.0))])
+            hidden = sum(1 for score, _, _ in self._collect(look, missed, k=50, per_document=1) if score >= lowest)
+        found: list[SearchHit] = []
+        weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
+        for score, head, ordinal in hits:
+            stored = self._load(head.row)
+            if stored is None or ordinal >= len(stored.chunks):
+                continue
+            chunk = stored.chunks[ordinal]
+            currency = catalog.currency(head.id)
+            section = stored.document.section(chunk.section) if chunk.section else None
+            found.append(
+                SearchHit(
+                    document=head.id,
+                    section=chunk.section,
+                    title=_hit_title(head.title, section),
+                    snippet=snippet(chunk.text, weights, languages=(self._language_of(head.language) or "",)),
+                    score=round(score, 4),
+                    current=currency.current,
+                    metadata=head.metadata,
+                    start=chunk.start,
+                    end=chunk.end,
+                    labels=currency.labels,
+                )
+            )
+        return SearchResult(hits=tuple(found), hidden_superseded=hidden)
+
+    def _weigh(self, look: _Snapshot, query: str) -> list[tuple[QueryTerm, float]]:
+        """The query's terms that occur at all, rarest first, without those that say nothing in a big index."""
+        languages = [*look.catalog.languages, known_language(self._language)]
+        total = max(1, look.searcher.num_docs)
+        found: list[tuple[int, QueryTerm]] = []
+        for term in query_terms(query, languages):
+            known: dict[str, int] = {}
+            for form in (*term.stems, term.exact):
+                known[form] = known.get(form) or look.searcher.doc_freq("any", form)
+            most = max(known.values())
+            if most:
+                stems_ = tuple(s for s in term.stems if known[s])
+                found.append((most, QueryTerm(stems=stems_, exact=term.exact)))
+        found.sort(key=lambda pair: pair[0])
+        kept = found[:_MAX_TERMS]
+        if total > 1000:
+            telling = [pair for pair in kept if pair[0] < total * 0.2]
+            kept = telling if len(telling) >= 2 else kept
+        return [(term, 1.0 / (1.0 + 20.0 * most / total)) for most, term in kept]
+
+    def _collect(self, look: _Snapshot, query: Query, *, k: int, per_document: int) -> list[tuple[float, _Head, int]]:
+        """(score, document, ordinal), best first; equal scores by document id and place."""
+        limit = max(32, k * 4)
+        while True:
+            result = look.searcher.search(query, limit=limit, count=False)
+            pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
+            keys = look.searcher.fast_field_values("chunk", [address for _, address in pairs])
+            rows: list[tuple[float, _Head, int]] = []
+            for (score, _), key in zip(pairs, keys, strict=True):
+                number = cast(int, key)
+                head = look.catalog.by_row.get(number >> _ORDINAL_BITS)
+                if head is not None:
+                    rows.append((score, head, number & ((1 << _ORDINAL_BITS) - 1)))
+            rows.sort(key=lambda r: (-round(r[0], 5), r[1].id, r[2]))
+            taken: list[tuple[float, _Head, int]] = []
+            count: Counter[str] = Counter()
+            for row in rows:
+                if count[row[1].id] < per_document:
+                    count[row[1].id] += 1
+                    taken.append(row)
+            if len(taken) >= k or len(pairs) < limit or limit >= 20_000:
+                return taken[:k]
+            limit *= 4
+
+    def _load(self, row: int) -> _Stored | None:
+        """The stored document of a row, or None when it has been replaced since."""
+        with self._mutex, _corrupt_if_broken():
+            if row in self._cache:
+                self._cache.move_to_end(row)
+                return self._cache[row]
+            found = (
+                self._database()
+                .execute("SELECT id, source, head, body, checksum FROM documents WHERE row = ?", (row,))
+                .fetchone()
+            )
+            if found is None:
+                return None
+            if _crc(*found[:4]) != found[4]:
+                raise IndexCorrupt(f"the stored document {found[0]!r} is damaged; {REBUILD}")
+            stored = _unpack(found[0], found[1], found[2], found[3])
+            self._cache[row] = stored
+            if len(self._cache) > _CACHED_DOCUMENTS:
+                self._cache.popitem(last=False)
+            return stored
+
+    def document(self, document: str, *, principal: Principal) -> Document | None:
+        """The whole document by its full id, or None."""
+        head = self._look().catalog.heads.get(document)
+        stored = self._load(head.row) if head is not None else None
+        return stored.document if stored is not None else None
+
+    def chunks(self, document: str, *, principal: Principal) -> tuple[Chunk, ...]:
+        """The chunks of one document, in order; empty when there is no such document."""
+        head = self._look().catalog.heads.get(document)
+        stored = self._load(head.row) if head is not None else None
+        return stored.chunks if stored is not None else ()
+
+    def info(self, document: str, *, principal: Principal) -> DocumentInfo | None:
+        catalog = self._look().catalog
+        head = catalog.heads.get(document)
+        return None if head is None else _info(catalog, head)
+
+    def list_documents(
+        self,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        start: int = 0,
+        limit: int = 50,
+    ) -> DocumentList:
+        """Documents by id, from `start`; `hidden_superseded` counts those that match but do not hold today."""
+        catalog = self._look().catalog
+        chosen = _choose(catalog, source=source, filters=filters)
+        if chosen.notes:
+            return DocumentList(documents=(), total=0, notes=chosen.notes)
+        matching = [
+            head
+            for head in catalog.heads.values()
+            if (source is None or head.source == source)
+            and all(
+                any(fold_value(part) == value for part in _parts(head.metadata.get(key, "")))
+                for key, value in chosen.wanted
+            )
+        ]
+        shown = [h for h in matching if not only_current or catalog.currency(h.id).current]
+        return DocumentList(
+            documents=tuple(_info(catalog, h) for h in shown[max(0, start) : max(0, start) + max(0, limit)]),
+            total=len(shown),
+            hidden_superseded=len(matching) - len(shown),
+        )
+
+    def ids(self, *, principal: Principal) -> Sequence[str]:
+        return list(self._look().catalog.heads)
+
+    def paths(self, *, principal: Principal) -> Mapping[str, str]:
+        """Document id to its path with extension, prefixed by source: 'policies/a/b.md'."""
+        return {h.id: f"{h.source}/{h.path}" for h in self._look().catalog.heads.values()}
+
+    def resolve(self, name: str, *, principal: Principal) -> str:
+        """The full id of whatever names a document. Raises UnknownDocument with the candidates or the nearest ids."""
+        catalog = self._look().catalog
+        found = catalog.names.find(name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(repr(d) for d in found[:5]) + (" …" if len(found) > 5 else "")
+            raise UnknownDocument(f"{name!r} could be any of {len(found)} documents: {shown}; use a full id")
+        near = _nearest_documents(name, catalog)
+        hint = f"; nearest: {', '.join(repr(d) for d in near)}" if near else "; list the documents to see their ids"
+        raise UnknownDocument(f"no document is called {name!r}{hint}")
+
+    def values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
+        """Known values of a metadata key, most frequent first; empty for an unknown key."""
+        catalog = self._look().catalog
+        known = catalog.keys.get(source, {}).get(fold_value(key))
+        return [] if known is None else list(catalog.whole_values[source, known])
+
+    def lexicon(self, *, principal: Principal) -> EmbeddedLexicon:
+        look = self._look()
+        languages = (*look.catalog.languages, known_language(self._language))
+        return EmbeddedLexicon(searcher=look.searcher, catalog=look.catalog, languages=languages)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedLexicon:
+    """Frequencies, names and values of the index at one moment."""
+
+    searcher: tantivy.Searcher
+    catalog: _Catalog
+    languages: tuple[str, ...]
+    _known: dict[str, int] = field(default_factory=dict[str, int], repr=False, compare=False)
+
+    @property
+    def passages(self) -> int:
+        return self.catalog.passages
+
+    def frequency(self, term: str) -> int:
+        """In how many chunks the term's stem occurs; of several words, the rarest counts."""
+        known = self._known.get(term)
+        if known is None:
+            counts = [
+                max(self.searcher.doc_freq("any", form) for form in {*t.stems, t.exact})
+                for t in query_terms(term, self.languages)
+            ]
+            known = min(counts, default=0)
+            if len(self._known) < 50_000:
+                self._known[term] = known
+        return known
+
+    def values(self, source: str) -> Mapping[str, tuple[str, ...]]:
+        """Known values of every metadata key of a source."""
+        return {key: tuple(values) for (of, key), values in self.catalog.whole_values.items() if of == source}
+
+    def titles(self) -> Sequence[tuple[str, str]]:
+        return [(h.id, h.title) for h in self.catalog.heads.values()]
+
+
+_SCHEMA = _schema()
+_NOT_SEARCHED = frozenset(
+    {"licence", "license", "bytes", "sha256", "hash", "url", "fictional", "language", "declared_id"}
+)
+
+
+# -- packing
+
+
+def _pack(entry: IndexEntry) -> tuple[str, bytes]:
+    document = entry.document
+    head = json.dumps(
+        {
+            "path": document.path,
+            "title": document.title,
+            "language": document.language,
+            "metadata": dict(document.metadata),
+            "chars": len(document.text),
+            "passages": len(entry.chunks),
+        }
+    )
+    body = {
+        "text": document.text,
+        "sections": [asdict(s) for s in document.sections],
+        "pages": document.pages,
+        "warnings": document.warnings,
+        "chunks": [[c.section, c.start, c.end, c.context] for c in entry.chunks],
+    }
+    return head, zlib.compress(json.dumps(body).encode("ascii"), 3)
+
+
+def _unpack(document: str, source: str, head_text: str, packed: bytes) -> _Stored:
+    head: Any = json.loads(head_text)
+    body: Any = json.loads(zlib.decompress(packed))
+    text = str(body["text"])
+    return _Stored(
+        document=Document(
+            id=document,
+            source=source,
+            path=head["path"],
+            title=head["title"],
+            text=text,
+            sections=tuple(Section(**s) for s in body["sections"]),
+            metadata=head["metadata"],
+            language=head["language"],
+            pages=tuple(body["pages"]),
+            warnings=tuple(body["warnings"]),
+        ),
+        chunks=tuple(
+            Chunk(
+                document=document,
+                ordinal=at,
+                section=section,
+                start=start,
+                end=end,
+                text=text[start:end],
+                context=about,
+            )
+            for at, (section, start, end, about) in enumerate(body["chunks"])
+        ),
+    )
+
+
+# -- checksums
+
+
+def _stamp(path: Path) -> list[Any]:
+    """[size, SHA-256] of a file."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return [file.tell(), digest]
+
+
+def _manifest_checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _manifest_text(manifest: dict[str, Any]) -> str:
+    return json.dumps({**manifest, "checksum": _manifest_checksum(manifest)}, indent=1, sort_keys=True) + "\n"
+
+
+def _footer_holds(path: Path) -> bool:
+    """Checks the CRC-32 that tantivy writes at the end of its files: body, JSON footer, its length, a magic number."""
+    data = path.read_bytes()
+    if len(data) < 8:
+        return False
+    length, magic = struct.unpack("<II", data[-8:])
+    if magic != 1337 or length > len(data) - 8:
+        return False
+    try:
+        crc = int(json.loads(data[-8 - length : -8])["crc"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    return zlib.crc32(data[: -8 - length]) == crc
+
+
+@contextlib.contextmanager
+def _corrupt_if_broken() -> Generator[None]:
+    """What SQLite, tantivy or a decoder say about a broken store becomes one line that says what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "readonly" in str(error) or "unable to open" in str(error):
+            raise IndexUnusable(f"the index cannot be opened: {error}; check the folder's permissions") from error
+        if "locked" in str(error) or "busy" in str(error):
+            raise IndexUnusable(f"the index is busy: {error}; try again") from error
+        raise IndexCorrupt(f"the index is damaged ({error}); {REBUILD}") from error
+    except (sqlite3.DatabaseError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise IndexCorrupt(f"the index is damaged ({type(error).__name__}: {error}); {REBUILD}") from error
+
+
+# -- queries
+
+
+def _one_of(schema: tantivy.Schema, documents: Sequence[str]) -> Query:
+    return Query.term_set_query(schema, "document", list(documents))
+
+
+def _scored(schema: tantivy.Schema, terms: Sequence[tuple[QueryTerm, float]]) -> Query:
+    """Each term in each field with the field's weight; at least one has to occur."""
+    parts: list[tuple[Occur, Query]] = []
+    for term, weight in terms:
+        for name, boost in _BOOSTS:
+            for stem in term.stems:
+                query = Query.term_query(schema, name, stem, "freq")
+                parts.append((Occur.Should, query if boost == 1.0 else Query.boost_query(query, boost)))
+        exact = Query.term_query(schema, "any", term.exact, "basic")
+        parts.append((Occur.Should, Query.boost_query(exact, _EXACT_BOOST * max(weight, 0.05))))
+    return Query.boolean_query(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    marks: tuple[str, ...] = ()
+    """Terms of the field `filter` that all must occur."""
+    wanted: tuple[tuple[str, str], ...] = ()
+    """The same as (metadata key, folded value)."""
+    notes: tuple[str, ...] = ()
+    """Why nothing can match."""
+
+
+def _choose(catalog: _Catalog, *, source: str | None, filters: Mapping[str, str] | None) -> _Choice:
+    """Filters as the index knows them. An unknown key or value matches nothing, and the notes say what is near."""
+    of = source or ""
+    marks = [] if source is None else [_source_term(source)]
+    wanted: list[tuple[str, str]] = []
+    notes: list[str] = []
+    for key, value in (filters or {}).items():
+        value = str(value)
+        if not value.strip():
+            continue
+        known_keys = catalog.keys.get(of, {})
+        known = known_keys.get(fold_value(key))
+        if known is None:
+            near = _near(fold_value(key), known_keys)
+            notes.append(f"filter {key!r} is not known{_nearest(near)}")
+            continue
+        known_values = catalog.values.get((of, known), {})
+        folded = fold_value(value)
+        if folded not in known_values:
+            near = _near(folded, known_values)
+            notes.append(f"{known} {value!r} is not known{_nearest(near)}")
+            continue
+        wanted.append((known, folded))
+        marks.append(_value_term(known, value))
+    return _Choice(marks=tuple(marks), wanted=tuple(wanted), notes=tuple(notes))
+
+
+def _near(folded: str, known: Mapping[str, str]) -> list[str]:
+    inside = [shown for value, shown in known.items() if folded and (folded in value or value in folded)]
+    close = difflib.get_close_matches(folded, list(known)[:2000], n=3, cutoff=0.5)
+    found = list(dict.fromkeys([*(known[c] for c in close), *inside]))[:3]
+    return found or (list(known.values()) if len(known) <= 5 else [])
+
+
+def _nearest(near: Sequence[str]) -> str:
+    return f"; nearest: {', '.join(repr(n) for n in near)}" if near else ""
+
+
+def _nearest_documents(name: str, catalog: _Catalog) -> list[str]:
+    wanted = fold(name).rsplit("/", 1)[-1]
+    by_last: dict[str, str] = {}
+    for document in catalog.heads:
+        by_last.setdefault(fold(document).rsplit("/", 1)[-1], document)
+    close = difflib.get_close_matches(wanted, list(by_last), n=3, cutoff=0.5)
+    inside = [document for last, document in by_last.items() if wanted and wanted in last]
+    return list(dict.fromkeys([*(by_last[c] for c in close), *inside]))[:3]
+
+
+def _info(catalog: _Catalog, head: _Head) -> DocumentInfo:
+    currency = catalog.currency(head.id)
+    return DocumentInfo(
+        document=head.id,
+        source=head.source,
+        title=head.title,
+        current=currency.current,
+        metadata=head.metadata,
+        total_chars=head.chars,
+        labels=currency.labels,
+        superseded_by=currency.superseded_by,
+        amended_by=currency.amended_by,
+    )
+
+
+def _hit_title(title: str, section: Section | None) -> str:
+    if section is None or not section.title or fold_value(section.title) == fold_value(title):
+        return title
+    return f"{title} > {section.title}"
+
+
+def snippet(text: str, weights: Mapping[str, float], *, languages: Sequence[str]) -> str:
+    """The stretch of at most 300 characters that holds most of the weighted terms, white space folded."""
+    if len(text) <= SNIPPET:
+        return " ".join(text.split())
+    places: list[tuple[int, int, str, float]] = []
+    for token in tokens(text, languages):
+        best = max(((weights[t], t) for t in token.terms if t in weights), default=None)
+        if best is not None:
+            places.append((token.start, token.end, best[1], best[0]))
+    width = SNIPPET - 4
+    start = 0
+    best_value = -1.0
+    for at, (begin, _, _, _) in enumerate(places):
+        value = 0.0
+        seen: set[str] = set()
+        for _, end, term, weight in places[at:]:
+            if end - begin > width - 20:
+                break
+            value += weight * (0.1 if term in seen else 1.0)
+            seen.add(term)
+        if value > best_value + 1e-9:
+            best_value, start = value, begin
+    start = _lead_in(text, start, width)
+    end = min(len(text), start + width)
+    if end < len(text):
+        cut = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+        end = cut if cut > start + width // 2 else end
+    shown = " ".join(text[start:end].split())
+    return f"{'… ' if start > 0 else ''}{shown}{' …' if end < len(text) else ''}"
+
+
+def _lead_in(text: str, start: int, width: int) -> int:
+    """Moves back to the sentence's or line's beginning when it is near, else to a few words before."""
+    floor = max(0, start - width // 3)
+    if start <= width // 3:
+        return 0
+    for mark in ("\n", ". ", "? ", "! ", "; ", "。"):
+        found = text.rfind(mark, floor, start)
+        if found >= 0:
+            return found + len(mark)
+    blank = text.find(" ", max(floor, start - 40), start)
+    return blank + 1 if blank >= 0 else start
