@@ -1,4 +1,4 @@
-"""Replays the shared hostile inputs of the command line and of files: proper exit codes, one line, nothing else harmed."""
+"""Replays the shared hostile inputs of the command line and of files: exit codes, one line, nothing else harmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retention demo shows what it claims: one search misses the change, and the loop finds it by a lead, not by luck."""
+"""The retention demo shows what it claims: one search misses the change, the loop finds it by a lead, not by luck."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def corpus(folder: Path) -> Iterator[Corpus]:
 
 
 def ask(folder: Path, mode: str) -> Answer:
-    with Assistant.open(folder / "citehound.toml") as assistant:
+    with Assistant(config.load(folder / "citehound.toml")) as assistant:
         return assistant.ask_sync(QUESTION, mode=mode)
 
 

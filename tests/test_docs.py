@@ -115,27 +115,18 @@ def test_there_are_examples_of_each_kind() -> None:
 # settings
 
 SETTINGS = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-PRICE = "price_"
+KINDS = {
+    "[model]": config.ModelConfig,
+    "[budget]": config.BudgetConfig,
+    "[[sources]]": config.SourceConfig,
+    "[index]": config.IndexConfig,
+}
+TABLES = list(KINDS)
 
 
 def settings(table: str) -> dict[str, object]:
     """Every key of a table of the file with its default."""
-    kinds = {
-        "[model]": config.ModelConfig,
-        "[model.price]": config.ModelConfig,
-        "[budget]": config.BudgetConfig,
-        "[[sources]]": config.SourceConfig,
-        "[index]": config.IndexConfig,
-    }
-    of_price = table == "[model.price]"
-    return {
-        f.name.removeprefix(PRICE): f.default
-        for f in dataclasses.fields(kinds[table])
-        if f.name.startswith(PRICE) == of_price
-    }
-
-
-TABLES = ["[model]", "[model.price]", "[budget]", "[[sources]]", "[index]"]
+    return {f.name: f.default for f in dataclasses.fields(KINDS[table])}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -144,8 +135,8 @@ def test_every_setting_is_documented_and_no_other(table: str) -> None:
 
 
 def test_every_table_of_the_file_is_documented() -> None:
-    tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path", "state_folder"}
-    assert tables == {name.strip("[]") for name in TABLES} - {"model.price"}
+    tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path"}
+    assert tables == {name.strip("[]") for name in TABLES}
 
 
 @pytest.mark.parametrize("table", TABLES)

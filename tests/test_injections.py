@@ -25,7 +25,7 @@ from citehound.assistant import Assistant
 from citehound.corpus import Corpus, SyncReport
 from citehound.drafts import Draft, DraftCitation, DraftClaim
 from citehound.index import OWNER
-from citehound.models.scripted import ScriptedModel
+from citehound.models.scripted import ScriptedModel, Turn, call
 
 ATTACKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "attacks"
 HOST = "wiki-supplier-notes"
@@ -232,7 +232,7 @@ def replay(planted: Planted, row: dict[str, Any], draft: Draft, *, read_host: bo
         turns.append(call("read_document", {"document": HOST}))
     turns += [call(tool, arguments) for tool, arguments in calls_of(row)]
     model = ScriptedModel([*turns, draft], repeat_last=True)
-    with Assistant.open(planted.root / "citehound.toml", model=model) as assistant:
+    with Assistant(planted.corpus.config, planted.corpus, model) as assistant:
         return assistant.ask_sync(row["question"], mode="agent"), model
 
 
