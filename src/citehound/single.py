@@ -1,0 +1,161 @@
+"""The `single` strategy: one retrieval made by code, six whole passages in the prompt, one answer; static RAG."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .answers import Call, Reference
+from .config import SourceConfig
+from .corpus import Corpus
+from .documents import Passage, SearchHit, SearchResult
+from .errors import CitehoundError
+from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
+from .evidence import Ledger, Search
+from .index import Principal
+from .loop import Conversation, Outcome, converse
+from .prompts import single_instructions, single_prompt
+from .toolbox import MAX_QUERY, search_source, tool_name
+
+PASSAGES = 6
+"""Whole passages in the prompt, of all sources together."""
+_RANK = 60
+"""The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieved:
+    passages: tuple[Passage, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+async def run_single(
+    conversation: Conversation,
+    *,
+    corpus: Corpus,
+    principal: Principal,
+    sources: Sequence[SourceConfig] | None = None,
+) -> Outcome:
+    """Answers the conversation's question (which has no toolbox) from one retrieval. Raises only cancellation."""
+    retrieved = await retrieve(
+        conversation.question,
+        corpus=corpus,
+        sources=corpus.sources if sources is None else sources,
+        principal=principal,
+        ledger=conversation.ledger,
+        emit=conversation.emit,
+        agent=conversation.agent,
+    )
+    prompt = single_prompt(conversation.question, retrieved.passages, retrieved.notes)
+    return await converse(conversation, prompt=prompt, instructions=single_instructions())
+
+
+async def retrieve(
+    question: str,
+    *,
+    corpus: Corpus,
+    sources: Sequence[SourceConfig],
+    principal: Principal,
+    ledger: Ledger,
+    emit: Emit = nowhere,
+    agent: str = "main",
+) -> Retrieved:
+    """Searches each source once with the question and reads the best passages whole; all of it is in the ledger."""
+    query = short_query(question)
+    found = await asyncio.gather(
+        *(_search(query, source, corpus, principal, ledger=ledger, emit=emit, agent=agent) for source in sources)
+    )
+    passages: list[Passage] = []
+    for hit in fuse([result.hits for result in found])[:PASSAGES]:
+        try:
+            passage = await asyncio.to_thread(
+                corpus.read, hit.document, principal=principal, start=hit.start, limit=hit.end - hit.start
+            )
+        except CitehoundError:  # it went between search and read
+            continue
+        passages.append(passage)
+        ledger.read(passage)
+        emit(
+            Read(
+                step=0,
+                document=passage.document,
+                section=passage.section,
+                start=passage.start,
+                end=passage.end,
+                agent=agent,
+            )
+        )
+    hidden = sum(result.hidden_superseded for result in found)
+    notes = (f"{hidden} hits of superseded or draft documents were left out",) if hidden else ()
+    return Retrieved(passages=tuple(passages), notes=notes)
+
+
+async def _search(
+    query: str,
+    source: SourceConfig,
+    corpus: Corpus,
+    principal: Principal,
+    *,
+    ledger: Ledger,
+    emit: Emit,
+    agent: str,
+) -> SearchResult:
+    name, arguments = tool_name(source.name), {"query": query}
+    emit(ToolCalled(step=0, tool=name, arguments=arguments, agent=agent))
+    began = time.perf_counter()
+    result, error = SearchResult(hits=()), None
+    try:
+        result = await asyncio.to_thread(search_source, corpus, source.name, query, principal=principal, k=PASSAGES)
+    except Exception as problem:  # one source that fails must not end the run
+        error = " ".join(f"{name} failed ({type(problem).__name__}: {problem})".split())
+        emit(ToolFailed(step=0, tool=name, error=error, agent=agent))
+    returned = tuple(Reference(document=h.document, section=h.section) for h in result.hits)
+    if error is None:
+        documents = tuple(dict.fromkeys(h.document for h in result.hits))
+        ledger.saw(Search(source=source.name, query=query, documents=documents), result.hits)
+        emit(
+            Hits(
+                step=0,
+                source=source.name,
+                query=query,
+                filters={},
+                returned=returned,
+                hidden_superseded=result.hidden_superseded,
+                agent=agent,
+            )
+        )
+    ledger.called(
+        Call(
+            step=0,
+            tool=name,
+            arguments=dict(arguments),
+            source=source.name,
+            returned=returned,
+            error=error,
+            seconds=round(time.perf_counter() - began, 6),
+            agent=agent,
+        )
+    )
+    return result
+
+
+def short_query(question: str) -> str:
+    """The question as a query: one line, cut at a word to what a query may hold."""
+    words = " ".join(question.split())
+    if len(words) <= MAX_QUERY:
+        return words
+    return words[: MAX_QUERY + 1].rsplit(" ", 1)[0][:MAX_QUERY]
+
+
+def fuse(rankings: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
+    """Hits of several searches in one order, by reciprocal rank; ties by score, then by order of the searches."""
+    scored: dict[tuple[str, int, int], tuple[float, float, int, SearchHit]] = {}
+    for hits in rankings:
+        for rank, hit in enumerate(hits, start=1):
+            place = (hit.document, hit.start, hit.end)
+            before = scored.get(place)
+            points = 1 / (_RANK + rank) + (before[0] if before else 0.0)
+            scored[place] = (points, hit.score, before[2] if before else len(scored), hit)
+    return [row[3] for row in sorted(scored.values(), key=lambda row: (-row[0], -row[1], row[2]))]

@@ -1,0 +1,804 @@
+"""The read-only tools a model may call, made from sources and corpus; runs no model and decides nothing about answers.
+
+Results are JSON-able dicts. Whatever goes wrong inside a tool comes back as {"error": one line that says what to do}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .answers import Call, Reference
+from .budget import worst_tokens
+from .config import SourceConfig
+from .corpus import Corpus
+from .documents import DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
+from .errors import CitehoundError, ConfigError
+from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
+from .evidence import Find, Ledger, Search
+from .index import Principal
+from .security import visible
+from .tracing import search_span, tool_span
+
+Effect = Literal["read", "egress", "write"]
+
+MAX_CALLS = 8
+"""Calls that one step may make; the rest are refused."""
+MAX_QUERY = 256
+MAX_HITS = 12
+RESULT_TOKENS = 3000
+"""Cap of one result, in `worst_tokens`."""
+ENUM_VALUES = 50
+PAGE_CHARS = 6000
+SNIPPET_CHARS = 300
+OUTLINE_CHARS = 3000
+_RESERVED = frozenset({"query", "only_current", "k"})
+_HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "seen"})
+
+
+class ToolRefused(Exception):
+    """The arguments cannot be used; the message goes back to the model, which may try again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one call gave: the result for the model, and what the ledger keeps of it."""
+
+    result: dict[str, Any]
+    source: str | None = None
+    returned: tuple[Reference, ...] = ()
+    search: Search | None = None
+    hits: tuple[SearchHit, ...] = ()
+    hidden: int = 0
+    passages: tuple[Passage, ...] = ()
+    find: Find | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One tool as a model sees it. `run` is sync and gets the arguments and the cap of its result in tokens."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    effect: Effect
+    run: Callable[[Mapping[str, Any], int], Finding]
+    source: str | None = None
+
+
+def tool_name(source: str) -> str:
+    """`search_<source>`, with what no identifier may hold turned into `_`."""
+    return "search_" + re.sub(r"[^A-Za-z0-9_]", "_", source)
+
+
+def check_effects(tools: Sequence[Tool], sources: Sequence[SourceConfig]) -> None:
+    """Raises ConfigError for a tool that writes, and for one that reaches out beside a private source."""
+    for tool in tools:
+        if tool.effect == "write":
+            raise ConfigError(f"tool {tool.name!r} writes: only tools that read may be registered; remove it")
+        private = next((s.name for s in sources if s.private), None)
+        if tool.effect == "egress" and private is not None:
+            raise ConfigError(
+                f"tool {tool.name!r} reaches out while source {private!r} is private: remove the tool, "
+                f"or set private = false for every source"
+            )
+
+
+# What a person and a model get alike: the CLI's `search` and `read` call these too.
+
+
+def search_source(
+    corpus: Corpus,
+    source: str | None,
+    query: str,
+    *,
+    principal: Principal,
+    filters: Mapping[str, str] | None = None,
+    only_current: bool = True,
+    k: int = 6,
+) -> SearchResult:
+    """One search as a tool makes it: bounded query and `k`, at most two hits per document."""
+    query = query.strip()
+    if not query:
+        raise ToolRefused("query is empty: give the words to look for")
+    if len(query) > MAX_QUERY:
+        raise ToolRefused(f"query has {len(query)} characters, at most {MAX_QUERY}: give the few words that matter")
+    return corpus.search(
+        source,
+        query,
+        principal=principal,
+        filters=filters or None,
+        only_current=only_current,
+        k=max(1, min(k, MAX_HITS)),
+        per_document=2,
+    )
+
+
+def read_page(
+    corpus: Corpus,
+    document: str,
+    *,
+    principal: Principal,
+    section: str | None = None,
+    start: int = 0,
+    max_tokens: int = RESULT_TOKENS,
+) -> Passage:
+    """One page as a tool reads it: at most `PAGE_CHARS` long and never above `max_tokens`."""
+    passage = corpus.read(document, principal=principal, section=section, start=start, limit=PAGE_CHARS)
+    for _ in range(4):
+        size = worst_tokens(json.dumps(passage_json(passage), ensure_ascii=False))
+        if size <= max_tokens or len(passage.text) <= 200:
+            break
+        over = size - max_tokens
+        text_size = max(1, worst_tokens(passage.text))
+        keep = int(len(passage.text) * max(0.1, 1 - over / text_size) * 0.95)
+        passage = corpus.read(document, principal=principal, section=section, start=start, limit=max(200, keep))
+    return passage
+
+
+def hit_json(hit: SearchHit, *, keys: Sequence[str] = ()) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "document": hit.document,
+        "section": hit.section,
+        "title": hit.title,
+        "snippet": hit.snippet[:SNIPPET_CHARS],
+        "current": hit.current,
+    }
+    if hit.labels:
+        shown["labels"] = list(hit.labels)
+    shown.update({k: hit.metadata[k] for k in keys if k in hit.metadata and k not in _HIT_KEYS})
+    return shown
+
+
+def passage_json(passage: Passage) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "document": passage.document,
+        "section": passage.section,
+        "title": passage.title,
+        "text": passage.text,
+        "start": passage.start,
+        "end": passage.end,
+        "next_start": passage.next_start,
+        "total_chars": passage.total_chars,
+        "current": passage.current,
+        "metadata": dict(passage.metadata),
+    }
+    if passage.labels:
+        shown["labels"] = list(passage.labels)
+    if passage.outline:
+        entries, dropped = _outline(passage)
+        shown["outline"] = entries
+        if dropped:
+            shown["notes"] = [
+                f"the outline leaves out {dropped} deeper or later sections; find_in_document reaches them"
+            ]
+    return shown
+
+
+def _outline(passage: Passage) -> tuple[list[dict[str, str]], int]:
+    """As many levels of the outline as fit, and how many entries that leaves out."""
+    levels = sorted({entry.level for entry in passage.outline})
+    for count in range(len(levels), 0, -1):
+        kept = [e for e in passage.outline if e.level <= levels[count - 1]]
+        if sum(len(e.section) + len(e.title) + 30 for e in kept) <= OUTLINE_CHARS:
+            break
+    else:
+        kept = [e for e in passage.outline if e.level <= levels[0]]
+        size = 0
+        for number, entry in enumerate(kept):
+            size += len(entry.section) + len(entry.title) + 30
+            if size > OUTLINE_CHARS:
+                kept = kept[:number]
+                break
+    return [{"section": e.section, "title": e.title[:120]} for e in kept], len(passage.outline) - len(kept)
+
+
+def info_json(info: DocumentInfo, *, keys: Sequence[str] = ()) -> dict[str, Any]:
+    shown: dict[str, Any] = {"document": info.document, "title": info.title, "current": info.current}
+    if info.labels:
+        shown["labels"] = list(info.labels)
+    shown.update({k: info.metadata[k] for k in keys if k in info.metadata and k not in shown})
+    return shown
+
+
+# The tools of a corpus.
+
+
+def corpus_tools(corpus: Corpus, *, principal: Principal) -> tuple[Tool, ...]:
+    """`search_<source>` per source, `read_document`, `find_in_document` and `list_documents`."""
+    sources = tuple(corpus.sources)
+    searches = tuple(_search_tool(corpus, source, principal=principal) for source in sources)
+    names = [tool.name for tool in searches]
+    for name in names:
+        if names.count(name) > 1:
+            clash = [s.name for s in sources if tool_name(s.name) == name]
+            raise ConfigError(f"sources {clash!r} would share the tool name {name!r}: rename one of them")
+    return (
+        *searches,
+        _read_tool(corpus, sources, principal=principal),
+        _find_tool(corpus, principal=principal),
+        _list_tool(corpus, sources, principal=principal),
+    )
+
+
+def _search_tool(corpus: Corpus, source: SourceConfig, *, principal: Principal) -> Tool:
+    parameters: dict[str, Any] = {
+        "query": {
+            "type": "string",
+            "maxLength": MAX_QUERY,
+            "description": "A few words as the documents would put it; not a sentence, no operators.",
+        }
+    }
+    by_parameter: dict[str, str] = {}
+    for key in source.filters:
+        name = re.sub(r"[^A-Za-z0-9_]", "_", key)
+        name = f"filter_{name}" if name in _RESERVED else name
+        by_parameter[name] = key
+        values = list(corpus.filter_values(source.name, key, principal=principal))
+        shown: dict[str, Any] = {
+            "type": "string",
+            "description": f"Only documents whose {key} is this. Leave out for all.",
+        }
+        if values and len(values) <= ENUM_VALUES:
+            shown["enum"] = [visible(value) for value in values]
+        parameters[name] = shown
+    parameters["only_current"] = {
+        "type": "boolean",
+        "default": True,
+        "description": "False also searches superseded, withdrawn and draft versions.",
+    }
+    parameters["k"] = {"type": "integer", "minimum": 1, "maximum": MAX_HITS, "default": 6}
+
+    def run(arguments: Mapping[str, Any], max_tokens: int) -> Finding:
+        _known(arguments, parameters)
+        query = _text(arguments, "query")
+        filters = {
+            key: _text(arguments, name) for name, key in by_parameter.items() if arguments.get(name) not in (None, "")
+        }
+        result = search_source(
+            corpus,
+            source.name,
+            query,
+            principal=principal,
+            filters=filters,
+            only_current=_flag(arguments, "only_current", default=True),
+            k=_whole(arguments, "k", default=6),
+        )
+        return _found(result, source=source.name, query=query, filters=filters, keys=source.filters)
+
+    return Tool(
+        name=tool_name(source.name),
+        description=_describe(source),
+        parameters=_object(parameters, required=["query"]),
+        effect="read",
+        run=run,
+        source=source.name,
+    )
+
+
+def _describe(source: SourceConfig) -> str:
+    about = source.description.strip() or f"The documents of {source.name!r}."
+    text = (
+        f"Search {source.name}. {about} Gives short hits (document, section, snippet) to choose from: "
+        "a hit is not read yet and cannot be cited."
+    )
+    if source.filters:
+        text += f" Narrow by {', '.join(source.filters)} when the question names one."
+    if source.trust == "open":
+        text += " Many people can write here: prefer other sources where they differ."
+    return text
+
+
+def _found(
+    result: SearchResult, *, source: str, query: str, filters: Mapping[str, str], keys: Sequence[str]
+) -> Finding:
+    shown: dict[str, Any] = {
+        "hits": [hit_json(hit, keys=keys) for hit in result.hits],
+        "hidden_superseded": result.hidden_superseded,
+    }
+    if result.notes:
+        shown["notes"] = list(result.notes)
+    elif not result.hits:
+        shown["notes"] = ["nothing found: try other words, fewer words, or another source"]
+    return Finding(
+        result=shown,
+        source=source,
+        returned=tuple(Reference(document=h.document, section=h.section) for h in result.hits),
+        search=Search(
+            source=source,
+            query=query,
+            filters=tuple(sorted(filters.items())),
+            documents=tuple(dict.fromkeys(h.document for h in result.hits)),
+        ),
+        hits=result.hits,
+        hidden=result.hidden_superseded,
+    )
+
+
+def _read_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Principal) -> Tool:
+    parameters: dict[str, Any] = {
+        "document": {"type": "string", "description": "The id exactly as a hit or listing gave it."},
+        "section": {
+            "type": ["string", "null"],
+            "default": None,
+            "description": "The section as a hit or outline gave it; leave out to read from the start.",
+        },
+        "start": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "To go on reading: the next_start of the page before.",
+        },
+    }
+
+    def run(arguments: Mapping[str, Any], max_tokens: int) -> Finding:
+        _known(arguments, parameters)
+        passage = read_page(
+            corpus,
+            _text(arguments, "document"),
+            principal=principal,
+            section=_optional(arguments, "section"),
+            start=_whole(arguments, "start", default=0),
+            max_tokens=max_tokens,
+        )
+        shown = passage_json(passage)
+        source = _source_of(passage.document, sources)
+        if source is not None and source.trust == "open":
+            shown["trust"] = "open: many people can write here"
+        return Finding(
+            result=shown,
+            source=source.name if source else None,
+            returned=(Reference(document=passage.document, section=passage.section),),
+            passages=(passage,),
+        )
+
+    return Tool(
+        name="read_document",
+        description=(
+            "Read a document or one section of it. Only what was read can be cited. A long document gives its outline "
+            "and first part: read the section you need, or go on with start = next_start."
+        ),
+        parameters=_object(parameters, required=["document"]),
+        effect="read",
+        run=run,
+    )
+
+
+def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
+    parameters: dict[str, Any] = {
+        "document": {"type": "string", "description": "The id exactly as a hit or listing gave it."},
+        "phrase": {
+            "type": "string",
+            "maxLength": MAX_QUERY,
+            "description": "Words as they stand in the text, one word or a short phrase.",
+        },
+    }
+
+    def run(arguments: Mapping[str, Any], max_tokens: int) -> Finding:
+        _known(arguments, parameters)
+        phrase = _text(arguments, "phrase")
+        if len(phrase) > MAX_QUERY:
+            raise ToolRefused(f"phrase has {len(phrase)} characters, at most {MAX_QUERY}: give a few words")
+        found = corpus.find(_text(arguments, "document"), phrase, principal=principal)
+        passages = list(found.passages)
+        while True:
+            shown: dict[str, Any] = {
+                "document": found.document,
+                "phrase": found.phrase,
+                "total": found.total,
+                "passages": [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in passages],
+            }
+            if len(passages) < found.total:
+                shown["notes"] = [f"{len(passages)} of {found.total} places shown; use a longer phrase, or read on"]
+            if len(passages) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
+                break
+            passages.pop()
+        return Finding(
+            result=shown,
+            returned=tuple(Reference(document=p.document, section=p.section) for p in passages),
+            passages=tuple(passages),
+            find=Find(document=found.document, phrase=phrase, found=found.total > 0),
+        )
+
+    return Tool(
+        name="find_in_document",
+        description=(
+            "Find where words stand in one document and read the text around them. Use it to check that a document "
+            "does not mention something, and to reach into long documents."
+        ),
+        parameters=_object(parameters, required=["document", "phrase"]),
+        effect="read",
+        run=run,
+    )
+
+
+def _list_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Principal) -> Tool:
+    names = [source.name for source in sources]
+    keys = sorted({key for source in sources for key in source.filters})
+    parameters: dict[str, Any] = {
+        "source": {"type": "string", "enum": names},
+        "filters": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": f"Keys: {', '.join(keys) or 'none'}.",
+        },
+        "only_current": {"type": "boolean", "default": True},
+        "start": {"type": "integer", "minimum": 0, "default": 0},
+    }
+
+    def run(arguments: Mapping[str, Any], max_tokens: int) -> Finding:
+        _known(arguments, parameters)
+        name = _text(arguments, "source")
+        source = next((s for s in sources if s.name == name), None)
+        if source is None:
+            raise ToolRefused(f"no source {name!r}: use one of {', '.join(map(repr, names))}")
+        filters = _filters(arguments, source)
+        start = _whole(arguments, "start", default=0)
+        listed = corpus.list_documents(
+            name,
+            principal=principal,
+            filters=filters or None,
+            only_current=_flag(arguments, "only_current", default=True),
+            start=start,
+        )
+        shown, count = _listing(listed, start=start, keys=source.filters, max_tokens=max_tokens)
+        return Finding(
+            result=shown,
+            source=name,
+            returned=tuple(Reference(document=d.document) for d in listed.documents[:count]),
+        )
+
+    return Tool(
+        name="list_documents",
+        description="List the documents of a source, for questions about which or how many. Nothing is read by it.",
+        parameters=_object(parameters, required=["source"]),
+        effect="read",
+        run=run,
+    )
+
+
+def _listing(listed: DocumentList, *, start: int, keys: Sequence[str], max_tokens: int) -> tuple[dict[str, Any], int]:
+    count = len(listed.documents)
+    while True:
+        notes = list(listed.notes)
+        if start + count < listed.total:
+            notes.append(f"{count} of {listed.total} shown; go on with start = {start + count}")
+        shown: dict[str, Any] = {
+            "documents": [info_json(d, keys=keys) for d in listed.documents[:count]],
+            "total": listed.total,
+            "hidden_superseded": listed.hidden_superseded,
+            "notes": notes,
+        }
+        if count <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
+            return shown, count
+        count = count * 3 // 4
+
+
+def _source_of(document: str, sources: Sequence[SourceConfig]) -> SourceConfig | None:
+    return next((s for s in sources if document.startswith(s.name + "/")), None)
+
+
+# Arguments come from a model: whatever does not fit is said, never guessed.
+
+
+def _object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _known(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    for name in arguments:
+        if name not in parameters:
+            raise ToolRefused(f"no parameter {name!r}: there are {', '.join(map(repr, parameters))}")
+
+
+def _text(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolRefused(f"{name} must be a non-empty string, not {value!r}"[:300])
+    return value.strip()
+
+
+def _optional(arguments: Mapping[str, Any], name: str) -> str | None:
+    return None if arguments.get(name) in (None, "") else _text(arguments, name)
+
+
+def _whole(arguments: Mapping[str, Any], name: str, *, default: int) -> int:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ToolRefused(f"{name} must be a whole number from 0, not {value!r}"[:300])
+    return value
+
+
+def _flag(arguments: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise ToolRefused(f"{name} must be true or false, not {value!r}"[:300])
+    return value
+
+
+def _filters(arguments: Mapping[str, Any], source: SourceConfig) -> dict[str, str]:
+    given: object = arguments.get("filters") or {}
+    if not isinstance(given, Mapping):
+        raise ToolRefused(f"filters must be an object of strings, not {given!r}"[:300])
+    filters: dict[str, str] = {}
+    for key, value in given.items():  # pyright: ignore[reportUnknownVariableType]
+        if key not in source.filters:
+            known = ", ".join(map(repr, source.filters)) or "none"
+            raise ToolRefused(f"source {source.name!r} has no filter {key!r}; it has: {known}"[:300])
+        filters[str(key)] = str(value)  # pyright: ignore[reportUnknownArgumentType]
+    return filters
+
+
+# One run's use of the tools.
+
+
+@dataclass(kw_only=True)
+class _Made:
+    """A call made before: its step, how often, and whether its result stands."""
+
+    step: int
+    times: int = 1
+    stands: bool = True
+
+
+@dataclass(kw_only=True)
+class _StepState:
+    number: int = 0
+    calls: int = 0
+    result_tokens: int = RESULT_TOKENS
+    notes: list[str] = field(default_factory=list[str])
+    closed: str | None = None
+
+
+class Toolbox:
+    """The tools of one run: bounds, repeats, ledger and events. Calls of a step may run at the same time."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        principal: Principal,
+        ledger: Ledger,
+        emit: Emit = nowhere,
+        agent: str = "main",
+        extra: Sequence[Tool] = (),
+    ) -> None:
+        self.tools: tuple[Tool, ...] = (*corpus_tools(corpus, principal=principal), *extra)
+        check_effects(self.tools, corpus.sources)
+        self.no_progress = False
+        """True once a call was made for the third time: the run should end with what it has."""
+        self._by_name = {tool.name: tool for tool in self.tools}
+        self._ledger = ledger
+        self._emit = emit
+        self._agent = agent
+        self._made: dict[str, _Made] = {}
+        self._seen: set[tuple[str, int, int]] = set()
+        self._step = _StepState()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def tool(self, name: str) -> Tool:
+        return self._by_name[name]
+
+    def begin_step(
+        self, number: int, *, result_tokens: int = RESULT_TOKENS, notes: Sequence[str] = (), closed: str | None = None
+    ) -> None:
+        """Starts a step. `closed` says why no call may be made in it; `notes` go into the first result."""
+        self._step = _StepState(
+            number=number, result_tokens=min(result_tokens, RESULT_TOKENS), notes=list(notes), closed=closed
+        )
+
+    def limit_results(self, tokens: int) -> None:
+        """Caps each result of this step: there is not room for more."""
+        self._step.result_tokens = min(tokens, RESULT_TOKENS)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs one call. Never raises but for cancellation."""
+        step = self._step
+        number = step.number
+        step.calls += 1
+        arguments = {k: v for k, v in arguments.items() if v is not None}
+        self._emit(ToolCalled(step=number, tool=name, arguments=arguments, agent=self._agent))
+        tool = self._by_name.get(name)
+        began = time.perf_counter()
+        if step.closed is not None:
+            return self._failed(number, name, arguments, step.closed, tool=tool)
+        if step.calls > MAX_CALLS:
+            error = f"refused: at most {MAX_CALLS} calls in one step; ask again in the next"
+            return self._failed(number, name, arguments, error, tool=tool)
+        if tool is None:
+            error = f"no tool {name!r}: there are {', '.join(self._by_name)}"
+            return self._failed(number, name, arguments, error, tool=None)
+        key = _call_key(name, arguments)
+        made = self._made.get(key)
+        if made is not None:
+            made.times += 1
+            if made.times >= 3:
+                self.no_progress = True
+            if made.stands:
+                return self._repeated(number, tool, arguments, made)
+        else:
+            made = self._made[key] = _Made(step=number)
+        try:
+            finding = await asyncio.to_thread(self._run, tool, arguments, step)
+        except (ToolRefused, CitehoundError) as problem:
+            made.stands = False
+            return self._failed(number, name, arguments, str(problem), tool=tool, began=began)
+        except Exception as problem:
+            made.stands = False
+            error = f"{name} failed ({type(problem).__name__}: {problem}); try another call"
+            return self._failed(number, name, arguments, error, tool=tool, began=began)
+        return self._keep(number, tool, arguments, self._short(finding, step), seconds=time.perf_counter() - began)
+
+    def _run(self, tool: Tool, arguments: dict[str, Any], step: _StepState) -> Finding:
+        with tool_span(tool=tool.name, arguments=arguments, step=step.number, agent=self._agent) as traced:
+            finding = tool.run(arguments, step.result_tokens)
+            traced.returned([place(r) for r in finding.returned])
+            search = finding.search
+            if search is not None:
+                with search_span(
+                    source=search.source,
+                    query=search.query,
+                    filters=dict(search.filters),
+                    step=step.number,
+                    agent=self._agent,
+                ) as searched:
+                    searched.returned([place(r) for r in finding.returned])
+            return finding
+
+    def _short(self, finding: Finding, step: _StepState) -> Finding:
+        """Hits shown before become one line, and the result is cut to its cap."""
+        if not finding.hits:
+            return finding
+        shown: list[dict[str, Any]] = []
+        for hit, full in zip(finding.hits, finding.result["hits"], strict=True):
+            if (hit.document, hit.start, hit.end) in self._seen:
+                shown.append({"document": hit.document, "section": hit.section, "seen": True})
+            else:
+                shown.append(full)
+        result = dict(finding.result)
+        count = len(shown)
+        while True:
+            result["hits"] = shown[:count]
+            if count <= 1 or worst_tokens(json.dumps(result, ensure_ascii=False)) <= step.result_tokens:
+                break
+            count -= 1
+        if count < len(shown):
+            result["notes"] = [*result.get("notes", []), f"{len(shown) - count} more hits were cut; narrow the query"]
+        self._seen.update((h.document, h.start, h.end) for h in finding.hits[:count])
+        return Finding(
+            result=result,
+            source=finding.source,
+            returned=finding.returned[:count],
+            search=finding.search,
+            hits=finding.hits[:count],
+            hidden=finding.hidden,
+        )
+
+    def _keep(
+        self, step: int, tool: Tool, arguments: dict[str, Any], finding: Finding, *, seconds: float
+    ) -> dict[str, Any]:
+        ledger, agent = self._ledger, self._agent
+        if finding.search is not None:
+            ledger.saw(finding.search, finding.hits)
+            self._emit(
+                Hits(
+                    step=step,
+                    source=finding.search.source,
+                    query=finding.search.query,
+                    filters=dict(finding.search.filters),
+                    returned=finding.returned,
+                    hidden_superseded=finding.hidden,
+                    agent=agent,
+                )
+            )
+        if finding.find is not None:
+            ledger.found(finding.find, finding.passages)
+        else:
+            for passage in finding.passages:
+                ledger.read(passage)
+        for p in finding.passages:
+            self._emit(Read(step=step, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
+        ledger.called(
+            Call(
+                step=step,
+                tool=tool.name,
+                arguments=arguments,
+                source=finding.source,
+                returned=finding.returned,
+                seconds=round(seconds, 6),
+                agent=agent,
+            )
+        )
+        return self._noted(finding.result)
+
+    def _repeated(self, step: int, tool: Tool, arguments: dict[str, Any], made: _Made) -> dict[str, Any]:
+        note = f"same call as step {made.step}; its result stands above"
+        if made.times >= 3:
+            note += "; this goes in circles: give the final answer now"
+        self._ledger.called(
+            Call(step=step, tool=tool.name, arguments=arguments, source=tool.source, error=note, agent=self._agent)
+        )
+        return self._noted({"repeated": True, "note": note})
+
+    def _failed(
+        self,
+        step: int,
+        name: str,
+        arguments: dict[str, Any],
+        error: str,
+        *,
+        tool: Tool | None,
+        began: float | None = None,
+    ) -> dict[str, Any]:
+        error = " ".join(visible(error).split())[:500]
+        seconds = 0.0 if began is None else time.perf_counter() - began
+        self._emit(ToolFailed(step=step, tool=name, error=error, agent=self._agent))
+        self._ledger.called(
+            Call(
+                step=step,
+                tool=name,
+                arguments=arguments,
+                source=tool.source if tool else None,
+                error=error,
+                seconds=round(seconds, 6),
+                agent=self._agent,
+            )
+        )
+        return self._noted({"error": error})
+
+    def _noted(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result with the step's notes, and with every string made visible."""
+        if self._step.notes:
+            result = {**result, "notes": [*result.get("notes", []), *self._step.notes]}
+            self._step.notes = []
+        return {key: _clean(value) for key, value in result.items()}
+
+
+def place(reference: Reference) -> str:
+    """A reference as traces show it."""
+    return reference.document if reference.section is None else f"{reference.document} §{reference.section}"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {str(k): _clean(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+def _call_key(name: str, arguments: Mapping[str, Any]) -> str:
+    """Equal for calls that would give the same result: defaults left out, white space and case of words folded."""
+    folded: dict[str, Any] = {}
+    for key, value in arguments.items():
+        if isinstance(value, str):
+            value = " ".join(value.split())
+            if key in ("query", "phrase"):
+                value = value.casefold()
+        folded[key] = value
+    for key, default in (("only_current", True), ("k", 6), ("start", 0), ("filters", {}), ("section", "")):
+        if folded.get(key) == default:
+            del folded[key]
+    return name + json.dumps(folded, sort_keys=True, ensure_ascii=False, default=str)
