@@ -1,0 +1,321 @@
+"""The offline planner's answer: whole sentences quoted from what was read, and what was not found; no judgement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...index import Lexicon
+from .plan import (
+    Focus,
+    Scored,
+    clause_cover,
+    entity_sources,
+    focus_of,
+    new_terms,
+    requirement_sentences,
+    scored_sentences,
+    source_of,
+)
+from .state import Names, State, Text, Weights
+from .words import (
+    Quantity,
+    Sentence,
+    clauses,
+    has_value,
+    quantities,
+    sentences,
+    stems,
+    wanted,
+    words,
+)
+
+MAX_CLAIMS = 12
+MIN_COVER = 0.5
+
+_DIFFER = {
+    "en": "The values differ: {a} in {x}, {b} in {y}.",
+    "de": "Die Werte weichen voneinander ab: {a} in {x}, {b} in {y}.",
+    "pt": "Os valores diferem: {a} em {x}, {b} em {y}.",
+    "es": "Los valores difieren: {a} en {x}, {b} en {y}.",
+    "fr": "Les valeurs diffèrent : {a} dans {x}, {b} dans {y}.",
+}
+_NO_MODEL = "Without a language model Citehound only searches and quotes; nothing that was read answers this."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quote:
+    """A sentence to be quoted."""
+
+    text: Text
+    sentence: Sentence
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.text.document, self.text.start + self.sentence.start)
+
+
+class _Draft:
+    """Claims in the making; a sentence is quoted once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._numbers: dict[tuple[str, int], int] = {}
+        self.claims: list[dict[str, Any]] = []
+        self.missing: list[dict[str, Any]] = []
+
+    def quote(self, quote: Quote) -> int | None:
+        """The number of the claim that quotes this sentence; None when it cannot be cited."""
+        known = self._numbers.get(quote.key)
+        if known is not None:
+            return known
+        said = quote.sentence.text
+        if len(self.claims) >= MAX_CLAIMS or not citable(quote, self._state):
+            return None
+        self.claims.append(
+            {
+                "text": " ".join(said.split()),
+                "kind": "quoted",
+                "citations": [{"document": quote.text.document, "quote": said}],
+            }
+        )
+        self._numbers[quote.key] = len(self.claims)
+        return len(self.claims)
+
+    def differ(self, first: int, second: int, a: Quantity, b: Quantity, x: Text, y: Text) -> None:
+        text = _DIFFER[self._state.language].format(a=a.text.strip(), b=b.text.strip(), x=x.document, y=y.document)
+        self.claims.append({"text": text, "kind": "conclusion", "premises": [first, second]})
+
+    def lack(self, what: str, reason: str) -> None:
+        if what and what not in [m["what"] for m in self.missing]:
+            self.missing.append({"what": what, "reason": reason})
+
+
+def citable(quote: Quote, state: State) -> bool:
+    """Long enough, not old while its successor is unread, not refused by the checks before."""
+    said = quote.sentence.text
+    if len(said) > 900 or len(re.findall(r"[^\W_]+", said)) < 4:
+        return False
+    if any(said[:80] in reason or " ".join(said.split())[:80] in reason for reason in state.rejections):
+        return False
+    if not quote.text.current:
+        read = set(state.documents_read())
+        for label in quote.text.labels:
+            match = re.search(r"superseded by (.+)$", label)
+            if match is not None and not {n.strip() for n in match.group(1).split(",")} & read:
+                return False
+    return True
+
+
+def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
+    """A draft as the output tool takes it."""
+    weigh = Weights(lexicon, state.language)
+    focus = focus_of(state, weigh, names)
+    scored = scored_sentences(state, focus)
+    draft = _Draft(state)
+    if focus.judging and entity_sources(state, focus):
+        _compare(draft, state, focus, weigh, scored)
+    if not draft.claims:
+        _answer(draft, state, focus, weigh, scored)
+    if not draft.claims and not draft.missing:
+        draft.lack(_topic(state.question), _NO_MODEL)
+    return {"claims": draft.claims, "missing": draft.missing}
+
+
+def _topic(clause: str) -> str:
+    return " ".join(clause.split()).rstrip(" ?.!;,")
+
+
+def _looked(state: State, sources: list[str] | None = None) -> str:
+    """Where a thing was looked for, in words."""
+    done: dict[str, list[str]] = {}
+    for search in state.searches:
+        if sources is None or search.source in sources:
+            done.setdefault(search.source, []).append(search.query)
+    if not done:
+        return _NO_MODEL
+    return "; ".join(f"searched {name}: {' | '.join(dict.fromkeys(q))}" for name, q in done.items())[:600]
+
+
+# requirement beside evidence
+
+
+def _heading(text: Text, sentence: Sentence) -> str:
+    """The nearest short line above a sentence that ends without a stop."""
+    for line in reversed(text.text[: sentence.start].splitlines()):
+        line = line.strip()
+        if line and len(line) <= 70 and line[-1] not in ".;:,|":
+            return line
+    return ""
+
+
+def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
+    own = set(entity_sources(state, focus))
+    language = state.language
+    demands = requirement_sentences(state, focus, scored, weigh)[:10]
+    evidence = [
+        one
+        for one in scored
+        if source_of(one.text.document) in own
+        and one.text.document not in focus.titled
+        and len(words(one.sentence.text, language=language)) >= 3
+        and _heading(one.text, one.sentence) != one.sentence.text
+    ]
+    if not demands or not evidence:
+        return
+    found: list[tuple[Scored, list[Scored], Mapping[str, float]]] = []
+    for demand in demands:
+        terms = new_terms(_bare(demand.sentence.text), state, focus, weigh)
+        terms = {s: w for s, w in terms.items() if not s.isdigit()}
+        if len(terms) < 2:
+            continue
+        total = sum(terms.values())
+        rare = set(sorted(terms, key=lambda s: -terms[s])[: max(3, len(terms) // 2)])
+        ranked: list[tuple[float, Scored]] = []
+        for one in evidence:
+            own_stems = stems(one.sentence.text, language=language)
+            near = own_stems | stems(_heading(one.text, one.sentence), language=language)
+            shared = {s for s in terms if s in near}
+            score = sum(terms[s] for s in shared) / total + 0.25 * sum(terms[s] for s in shared & own_stems) / total
+            units = {q.unit for q in quantities(demand.sentence.text)} & {q.unit for q in quantities(one.sentence.text)}
+            if len(shared) >= 2 and shared & rare and own_stems & set(terms):
+                ranked.append((score + 0.1 * bool(units), one))
+        ranked.sort(key=lambda r: -r[0])
+        matched = [one for score, one in ranked[:2] if score >= 0.3 and score >= 0.6 * ranked[0][0]]
+        found.append((demand, matched, terms))
+    # A demand without evidence is a gap where a neighbour has evidence (the section applies) or the question names it.
+    applies = {(d.text.document, _chapter(d)) for d, matched, _ in found if matched}
+    found.sort(key=lambda f: (f[0].text.document, f[0].text.start + f[0].sentence.start))
+    for demand, matched, terms in found:
+        if not matched and (demand.text.document, _chapter(demand)) not in applies:
+            continue
+        first = draft.quote(Quote(text=demand.text, sentence=demand.sentence))
+        if first is None:
+            continue
+        if not matched:
+            what = f"{_label(demand.sentence.text)}: {_evidence_words(demand, terms, language)}"
+            draft.lack(what, _looked(state, sorted(own)))
+            continue
+        for one in matched:
+            second = draft.quote(Quote(text=one.text, sentence=one.sentence))
+            if second is None:
+                continue
+            pair = differing(demand.sentence.text, one.sentence.text)
+            if pair is not None:
+                draft.differ(first, second, pair[0], pair[1], demand.text, one.text)
+
+
+def _bare(sentence: str) -> str:
+    return re.sub(r"^\W*(?:\d+(?:\.\d+)*\.?|\([a-z0-9]+\)|[-*•])\s+", "", sentence)
+
+
+def _label(sentence: str) -> str:
+    """The catchword that opens a numbered demand, else its first words."""
+    bare = _bare(sentence)
+    match = re.match(r"([A-ZÀ-Þ][^.:]{2,60})[.:]\s", bare)
+    return match.group(1) if match is not None else " ".join(bare.split()[:6])
+
+
+def _evidence_words(demand: Scored, terms: Mapping[str, float], language: str) -> str:
+    kept = set(sorted(terms, key=lambda s: -terms[s])[:5])
+    out: list[str] = []
+    for word in words(_bare(demand.sentence.text), language=language):
+        if word.stem in kept:
+            kept.discard(word.stem)
+            out.append(word.text)
+    return " ".join(out)
+
+
+def _chapter(one: Scored) -> str:
+    """The numbered chapter a sentence stands in ('7' of '7.2 …'), else its section or heading."""
+    lines = (one.text.text[: one.sentence.start] + one.sentence.text).splitlines()
+    for line in reversed(lines):
+        match = re.match(r"\W*(\d+)(?:\.\d+)*\.?\s", line.strip())
+        if match is not None:
+            return match.group(1)
+    return one.text.section or _heading(one.text, one.sentence)
+
+
+def differing(first: str, second: str) -> tuple[Quantity, Quantity] | None:
+    """The first pair of quantities of one unit whose values differ, if the texts share no value of that unit."""
+    ours, theirs = quantities(first), quantities(second)
+    for a in ours:
+        same = [b for b in theirs if b.unit == a.unit]
+        if same and all(b.value != a.value for b in same):
+            return a, same[0]
+    return None
+
+
+# the sentences that answer
+
+
+def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
+    language = state.language
+    for clause in clauses(state.question):
+        weights = {s: w for s, w in weigh.of(clause).items() if not s.isdigit()}
+        named = [t for t in state.texts if t.document in focus.titled]
+        if len(weights) < 2 and not named:
+            if len(clauses(state.question)) == 1:
+                draft.lack(_topic(clause), _NO_MODEL)
+            continue
+        cover, best = clause_cover(clause, scored, state, weigh)
+        if best is None or (cover < MIN_COVER and not (named and not wanted(clause))):
+            draft.lack(_topic(clause), _looked(state))
+            continue
+        ranked = _ranked(clause, scored, state, weigh)
+        if not ranked:
+            draft.lack(_topic(clause), _looked(state))
+            continue
+        top = ranked[0][0]
+        taken: list[tuple[int, Scored]] = []
+        documents: dict[str, int] = {}
+        for score, one in ranked[:12]:
+            limit = 2 if not taken or one.text.document == taken[0][1].text.document else 1
+            if score < 0.8 * top or len(taken) >= 4 or documents.get(one.text.document, 0) >= limit:
+                continue
+            number = draft.quote(Quote(text=one.text, sentence=one.sentence))
+            if number is not None:
+                documents[one.text.document] = documents.get(one.text.document, 0) + 1
+                taken.append((number, one))
+        for i, (first, a) in enumerate(taken):
+            for second, b in taken[i + 1 :]:
+                pair = differing(a.sentence.text, b.sentence.text)
+                ours, theirs = stems(a.sentence.text, language=language), stems(b.sentence.text, language=language)
+                alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
+                if pair is not None and alike >= 0.5 and a.text.document != b.text.document:
+                    draft.differ(first, second, pair[0], pair[1], a.text, b.text)
+        if not taken:
+            draft.lack(_topic(clause), _looked(state))
+
+
+def _ranked(clause: str, scored: list[Scored], state: State, weigh: Weights) -> list[tuple[float, Scored]]:
+    """Sentences by how well they answer one part of the question."""
+    weights = {s: w for s, w in weigh.of(clause).items() if not s.isdigit()} or dict(weigh.of(clause))
+    total = sum(weights.values()) or 1.0
+    kinds = wanted(clause)
+    found: list[tuple[float, Scored]] = []
+    headings: dict[int, list[Sentence]] = {}
+    for one in scored:
+        if len(words(one.sentence.text, language=state.language)) < 3:
+            continue
+        pieces = headings.setdefault(id(one.text), sentences(one.text.text))
+        at = next((i for i, p in enumerate(pieces) if p.start == one.sentence.start), 0)
+        around = frozenset[str]().union(
+            *(stems(p.text, language=state.language) for p in pieces[max(0, at - 1) : at + 2])
+        )
+        own = stems(one.sentence.text, language=state.language)
+        title = stems(one.text.title + " " + _heading(one.text, one.sentence), language=state.language)
+        score = (
+            0.6 * sum(w for s, w in weights.items() if s in own)
+            + 0.25 * sum(w for s, w in weights.items() if s in around)
+            + 0.15 * sum(w for s, w in weights.items() if s in title)
+        ) / total
+        if kinds:
+            score *= 1.15 if any(has_value(one.sentence.text, kind) for kind in kinds) else 0.7
+        if not one.text.current:
+            score *= 0.85
+        found.append((score, one))
+    found.sort(key=lambda f: -f[0])
+    return found

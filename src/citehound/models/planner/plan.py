@@ -1,0 +1,759 @@
+"""What to search and read next: leads from what was read, and when to stop; a pure function of the state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...index import Lexicon
+from .state import Hit, Names, Search, Source, State, Text, Weights, matched_filters
+from .words import (
+    Month,
+    Sentence,
+    asks_for_change,
+    asks_for_older,
+    capitalised,
+    clauses,
+    code_words,
+    compares,
+    fold,
+    has_value,
+    is_changelog,
+    is_yes_no,
+    months,
+    parts_asked,
+    quantities,
+    references,
+    requires,
+    sentences,
+    stems,
+    wanted,
+    words,
+)
+
+MAX_READS = 8
+MAX_SEARCHES = 14
+MAX_CALLS = 8
+SINGLE_SEARCHES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A tool call to make, and why."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lead:
+    """Something read that points elsewhere: a query for a source, or a document by name."""
+
+    kind: str
+    weight: float
+    query: str
+    source: str
+    filters: Mapping[str, str] = field(default_factory=dict[str, str])
+    only_current: bool = True
+    document: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Focus:
+    """What the question is about, as far as names and cue words tell."""
+
+    weights: Mapping[str, float]
+    """Stem to weight of the question's content words."""
+    filters: Mapping[str, Mapping[str, str]]
+    """Source to the filter values that the question names."""
+    titled: tuple[str, ...]
+    """Documents whose title the question names."""
+    ranked: tuple[Source, ...]
+    """Sources, the likeliest first."""
+    scores: Mapping[str, float]
+    compound: bool
+    judging: bool
+    change: bool
+    older: bool
+    wants: frozenset[str]
+
+
+_VERSION = re.compile(r"\b(?:v|version|ver|rev|release)[ ._-]?\d[\w.]*\b|\bv\d+\b", re.IGNORECASE)
+
+
+def plain_title(title: str) -> str:
+    """Folded, without versions, brackets and punctuation: what another text would write."""
+    bare = re.sub(r"\([^)]*\)", " ", title)
+    bare = _VERSION.sub(" ", bare)
+    return " ".join(re.findall(r"[^\W_]+", fold(bare)))
+
+
+def mentioned(text: str, names: Names) -> dict[str, str]:
+    """Plain title to how it stands, for titles of two words or more (longest wins) that the text names."""
+    plain = " ".join(re.findall(r"[^\W_]+", fold(text)))
+    padded = f" {plain} "
+    found: dict[str, str] = {}
+    for title in sorted({plain_title(t) for t in names.titles.values()}, key=len, reverse=True):
+        if title.count(" ") < 1 or len(title) < 8 or f" {title} " not in padded:
+            continue
+        if any(f" {title} " in f" {longer} " for longer in found):
+            continue
+        found[title] = title
+    for document in names.titles:
+        tail = document.rsplit("/", 1)[-1]
+        low = " ".join(re.findall(r"[^\W_]+", fold(tail)))
+        if (
+            len(low) >= 8
+            and low.count(" ") >= 1
+            and f" {low} " in padded
+            and re.search(re.escape(fold(tail)), fold(text))
+        ):
+            found.setdefault(plain_title(names.titles[document]), tail)
+    return found
+
+
+def documents_titled(title: str, names: Names) -> list[str]:
+    return [d for d, t in names.titles.items() if plain_title(t) == title]
+
+
+def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
+    question, language = state.question, state.language
+    weights = weigh.of(question)
+    taken = frozenset(fold(s.name) for s in state.sources)
+    filters = {
+        s.name: matched_filters(question, s, language=language, exclude=taken & frozenset()) for s in state.sources
+    }
+    titled = tuple(d for title in mentioned(question, names) for d in documents_titled(title, names))
+    total = sum(weights.values()) or 1.0
+    scores: dict[str, float] = {}
+    question_words = {w.stem for w in words(question, language=language)}
+    for source in state.sources:
+        best = 0.0
+        for document in names.by_source.get(source.name, ()):
+            title = stems(names.titles[document], language=language)
+            shared = sum(weights[s] for s in title & question_words if s in weights)
+            size = sum(weigh(s) for s in title) or 1.0
+            best = max(best, (shared / total) * (0.5 + 0.5 * min(1.0, shared / size)))
+        described = stems(source.description + " " + source.name.replace("-", " ").replace("_", " "), language=language)
+        named = stems(source.name.replace("-", " ").replace("_", " "), language=language) & question_words
+        score = best + 0.5 * sum(weights[s] for s in described & question_words if s in weights) / total
+        score += 0.4 * bool(named) + 0.5 * bool(filters[source.name])
+        score += 0.4 * any(d.startswith(source.name + "/") for d in titled)
+        scores[source.name] = score
+    ranked = tuple(sorted(state.sources, key=lambda s: -scores[s.name]))
+    judging = is_yes_no(question) or compares(question)
+    change = asks_for_change(question)
+    return Focus(
+        weights=weights,
+        filters=filters,
+        titled=titled,
+        ranked=ranked,
+        scores=scores,
+        compound=(judging and compares(question)) or parts_asked(question) > 2,
+        judging=judging,
+        change=change,
+        older=asks_for_older(question),
+        wants=wanted(question),
+    )
+
+
+# relevance of what was read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A sentence that was read, with how much of the question it and its surroundings hold."""
+
+    text: Text
+    sentence: Sentence
+    cover: float
+    """Share of the question's weight in the sentence, its section's heading and its document's title."""
+    own: float
+    """Share in the sentence itself."""
+    near: float
+    """Share in the sentence and its neighbours."""
+
+
+def scored_sentences(state: State, focus: Focus) -> list[Scored]:
+    language = state.language
+    total = sum(focus.weights.values()) or 1.0
+
+    def share(found: frozenset[str]) -> float:
+        return sum(w for s, w in focus.weights.items() if s in found) / total
+
+    result: list[Scored] = []
+    done: set[tuple[str, int]] = set()
+    for text in state.texts:
+        title = stems(text.title + " " + " ".join(text.metadata.values())[:200], language=language)
+        pieces = sentences(text.text)
+        found = [stems(p.text, language=language) for p in pieces]
+        for i, piece in enumerate(pieces):
+            key = (text.document, text.start + piece.start)
+            if key in done:
+                continue
+            done.add(key)
+            near = found[i].union(*found[max(0, i - 1) : i + 2])
+            result.append(
+                Scored(
+                    text=text,
+                    sentence=piece,
+                    cover=share(found[i] | title),
+                    own=share(found[i]),
+                    near=share(near | title),
+                )
+            )
+    return result
+
+
+def clause_cover(clause: str, scored: list[Scored], state: State, weigh: Weights) -> tuple[float, Scored | None]:
+    """How well the best place covers one part of the question, with a value of the kind it asks for."""
+    weights = weigh.of(clause)
+    if not weights:
+        return 1.0, None
+    total = sum(weights.values())
+    kinds = wanted(clause)
+    rare = max(weights, key=lambda s: weights[s])
+    best: tuple[float, Scored | None] = (0.0, None)
+    by_text: dict[int, list[Scored]] = {}
+    for one in scored:
+        by_text.setdefault(id(one.text), []).append(one)
+    for group in by_text.values():
+        title = stems(group[0].text.title, language=state.language)
+        found = [stems(one.sentence.text, language=state.language) for one in group]
+        for i, one in enumerate(group):
+            near = found[i].union(title, *found[max(0, i - 2) : i + 3])
+            cover = sum(w for s, w in weights.items() if s in near) / total
+            own = sum(w for s, w in weights.items() if s in found[i]) / total
+            score = 0.7 * cover + 0.3 * own
+            if kinds and not any(has_value(one.sentence.text, kind) for kind in kinds):
+                score *= 0.6
+            if rare not in near:
+                score *= 0.75
+            if score > best[0]:
+                best = (score, one)
+    return best
+
+
+def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> bool:
+    """True when every part of the question has a place that holds its rare words and a fitting value."""
+    if not scored:
+        return False
+    for clause in clauses(state.question):
+        if len(words(clause, language=state.language)) < 2:
+            continue
+        if clause_cover(clause, scored, state, weigh)[0] < 0.55:
+            return False
+    return True
+
+
+# leads
+
+
+def query_of(terms: Mapping[str, float], text: str, *, language: str, most: int) -> str:
+    """The heaviest terms, as written and in their order in the text."""
+    kept = set(sorted(terms, key=lambda s: -terms[s])[:most])
+    found: list[str] = []
+    for word in words(text, language=language):
+        if word.stem in kept:
+            kept.discard(word.stem)
+            found.append(word.text)
+    return " ".join(found)
+
+
+def new_terms(text: str, state: State, focus: Focus, weigh: Weights) -> dict[str, float]:
+    """Content words of a text that the question lacks and that are neither everywhere nor nowhere."""
+    found = weigh.of(text)
+    for filters in focus.filters.values():
+        for value in filters.values():
+            for word in words(value, language=state.language):
+                found.pop(word.stem, None)
+    return {s: w for s, w in found.items() if s not in focus.weights and not (s.isdigit() and len(s) < 3) and w > 0.4}
+
+
+def entity_sources(state: State, focus: Focus) -> list[str]:
+    """Sources in which the question names somebody (a filter value)."""
+    return [s.name for s in state.sources if focus.filters.get(s.name)]
+
+
+def relevant_texts(state: State, focus: Focus, scored: list[Scored]) -> list[tuple[Text, float]]:
+    best: dict[int, tuple[Text, float]] = {}
+    for one in scored:
+        old = best.get(id(one.text))
+        value = max(one.cover, 0.8 * one.near)
+        if old is None or value > old[1]:
+            best[id(one.text)] = (one.text, value)
+    return sorted(best.values(), key=lambda x: -x[1])
+
+
+def source_of(document: str) -> str:
+    return document.split("/", 1)[0]
+
+
+def requirement_sentences(state: State, focus: Focus, scored: list[Scored], weigh: Weights) -> list[Scored]:
+    """Sentences that ask something, from documents outside the entity's own, the closest to the question first."""
+    own = set(entity_sources(state, focus))
+    titled = set(focus.titled)
+    found: list[tuple[float, int, Scored]] = []
+    for order, one in enumerate(scored):
+        document = one.text.document
+        if not one.text.current or not requires(one.sentence.text):
+            continue
+        if source_of(document) in own and document not in titled:
+            continue
+        if len(one.sentence.text) > 600 or len(words(one.sentence.text, language=state.language)) < 4:
+            continue
+        weight = one.cover + 0.5 * (document in titled) + 0.15 * bool(quantities(one.sentence.text))
+        found.append((weight, order, one))
+    if titled & {f[2].text.document for f in found}:
+        found = [f for f in found if f[2].text.document in titled]
+    found.sort(key=lambda f: (-f[0], f[1]))
+    return [f[2] for f in found]
+
+
+def _subject(sentence: str) -> str:
+    """Without the number that opens it ('7.2 Encryption. …')."""
+    return re.sub(r"^\W*(?:\d+(?:\.\d+)*\.?|\([a-z0-9]+\)|[-*•])\s+", "", sentence)
+
+
+def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list[Scored]) -> list[Lead]:
+    language = state.language
+    found: list[Lead] = []
+    known = set(names.sources) | {s.name for s in state.sources}
+    usable = {s.name for s in state.sources}
+    read = set(state.documents_read())
+    asked_titles = set(mentioned(state.question, names))
+    texts = relevant_texts(state, focus, scored)
+    worth = {id(t): w for t, w in texts}
+
+    # 1. What labels say: the text that replaced or amended this one.
+    shown: list[tuple[str, tuple[str, ...], float]] = [
+        (t.document, t.labels, worth.get(id(t), 0.3)) for t in state.texts
+    ]
+    for search in state.searches:
+        shown.extend((h.document, h.labels, 0.25) for h in search.hits[:3])
+    for _, labels, weight in shown:
+        for label in labels:
+            match = re.search(r"\b(superseded|amended) by (.+)$", label)
+            if match is None:
+                continue
+            for name in re.split(r",\s*", match.group(2)):
+                if name.strip() in names.titles and name.strip() not in read and source_of(name.strip()) in usable:
+                    kind = match.group(1)
+                    found.append(
+                        Lead(kind=kind, weight=2.0 + weight, query="", source=source_of(name), document=name.strip())
+                    )
+
+    # 2. Requirements: look for their rare words where the question's somebody is.
+    own = entity_sources(state, focus)
+    if focus.judging and own:
+        for n, one in enumerate(requirement_sentences(state, focus, scored, weigh)[:6]):
+            terms = new_terms(_subject(one.sentence.text), state, focus, weigh)
+            query = query_of(terms, _subject(one.sentence.text), language=language, most=5)
+            if len(query.split()) < 2:
+                continue
+            for source in own:
+                found.append(
+                    Lead(
+                        kind="requirement",
+                        weight=1.6 + one.cover - 0.03 * n,
+                        query=query,
+                        source=source,
+                        filters=focus.filters[source],
+                    )
+                )
+
+    # 3. Names of other documents, and terms defined there.
+    for text, weight in texts[:6]:
+        best = sorted(
+            (one for one in scored if one.text is text),
+            key=lambda one: -(one.cover + 0.3 * requires(one.sentence.text)),
+        )[:12]
+        for one in best:
+            for title in mentioned(one.sentence.text, names):
+                targets = [d for d in documents_titled(title, names) if source_of(d) in usable]
+                if title in asked_titles or not targets or set(targets) & read or text.document in targets:
+                    continue
+                rest = new_terms(one.sentence.text, state, focus, weigh)
+                inside = {w.stem for w in words(title, language=language)}
+                rest = {s: w for s, w in rest.items() if s not in inside}
+                query = f"{title} {query_of(rest, one.sentence.text, language=language, most=3)}".strip()
+                cue = 0.4 if requires(one.sentence.text) or re.search(_POINTER, one.sentence.text) else 0.0
+                found.append(
+                    Lead(
+                        kind="title",
+                        weight=0.9 + weight * 0.6 + one.cover * 0.5 + cue,
+                        query=query,
+                        source=source_of(targets[0]),
+                        document=_preferred(targets, focus, state),
+                    )
+                )
+
+    # 4. Annexes, schedules and the like of the same document's family.
+    for text, weight in texts[:5]:
+        for reference in dict.fromkeys(references(text.text)):
+            source = source_of(text.document)
+            if source not in usable or fold(reference) in fold(state.question) or fold(reference) in fold(text.title):
+                continue
+            found.append(
+                Lead(
+                    kind="reference",
+                    weight=0.7 + weight * 0.5,
+                    query=f"{reference} {query_of(dict(focus.weights), state.question, language=language, most=2)}",
+                    source=source,
+                    filters=focus.filters.get(source, {}),
+                )
+            )
+
+    # 5. Parts of the question that nothing read covers.
+    parts = clauses(state.question)
+    if len(parts) > 1 or state.searches:
+        for part in parts:
+            weights = weigh.of(part)
+            if len(weights) < 2:
+                continue
+            cover, _ = clause_cover(part, scored, state, weigh)
+            if cover >= 0.6:
+                continue
+            query = query_of(weights, part, language=language, most=8)
+            for source in focus.ranked[:3]:
+                found.append(
+                    Lead(
+                        kind="part",
+                        weight=1.0 - cover * 0.4 + 0.3 * focus.scores[source.name],
+                        query=query,
+                        source=source.name,
+                        filters=focus.filters[source.name],
+                    )
+                )
+
+    # 6. Older versions and records of changes.
+    if focus.older or months(state.question):
+        for source in focus.ranked[:2]:
+            found.append(
+                Lead(
+                    kind="older",
+                    weight=1.5 + 0.2 * focus.scores[source.name],
+                    query=query_of(dict(focus.weights), state.question, language=language, most=10),
+                    source=source.name,
+                    filters=focus.filters[source.name],
+                    only_current=False,
+                )
+            )
+    if focus.change:
+        best = sorted(scored, key=lambda one: -one.cover)[:6]
+        for one in best:
+            terms = new_terms(one.sentence.text, state, focus, weigh)
+            codes = [c for c in code_words(one.sentence.text) if 0 < len(c) < 60]
+            base = query_of(dict(focus.weights), state.question, language=language, most=3)
+            extra = " ".join(codes[:2]) or query_of(terms, one.sentence.text, language=language, most=3)
+            source = source_of(one.text.document)
+            logs = [d for d in names.by_source.get(source, ()) if is_changelog(d + " " + names.titles[d])]
+            for log in [d for d in logs if d not in read][:1]:
+                found.append(
+                    Lead(
+                        kind="changelog",
+                        weight=1.0 + one.cover,
+                        query=f"{names.titles[log]} {base} {extra}",
+                        source=source,
+                        document=log,
+                        only_current=False,
+                    )
+                )
+            found.append(
+                Lead(
+                    kind="changelog",
+                    weight=0.8 + one.cover * 0.8,
+                    query=f"{base} {extra}",
+                    source=source,
+                    only_current=False,
+                )
+            )
+
+    # 7. Rare words and names of the best sentences.
+    best = sorted(scored, key=lambda one: -(one.cover + 0.15 * requires(one.sentence.text)))[:6]
+    residual = _residual(focus, scored)
+    rest = query_of(residual, state.question, language=language, most=3)
+    for one in best:
+        sentence = one.sentence.text
+        for span in list(dict.fromkeys(capitalised(sentence)))[:4]:
+            inside = {w.stem for w in words(span, language=language)}
+            if not inside or inside <= (set(focus.weights) | stems(one.text.title, language=language)):
+                continue
+            frequency = max((weigh.frequency(w.text) for w in words(span, language=language)), default=0)
+            if frequency > 60 and len(inside) < 2:
+                continue
+            for source in _elsewhere(one.text.document, focus, state)[:2]:
+                found.append(
+                    Lead(
+                        kind="name",
+                        weight=0.35 + 0.5 * one.cover,
+                        query=f"{span} {rest}".strip(),
+                        source=source,
+                        filters=focus.filters[source] if source != source_of(one.text.document) else {},
+                    )
+                )
+        terms = new_terms(sentence, state, focus, weigh)
+        query = query_of(terms, sentence, language=language, most=4)
+        if len(terms) >= 2 and query:
+            anchor = query_of(dict(focus.weights), state.question, language=language, most=2)
+            cue = 0.3 if re.search(_POINTER, sentence) else 0.0
+            for n, source in enumerate(_elsewhere(one.text.document, focus, state)[:3]):
+                found.append(
+                    Lead(
+                        kind="rare",
+                        weight=0.4 + 0.6 * one.cover + cue - 0.1 * n,
+                        query=f"{query} {anchor}",
+                        source=source,
+                        filters=focus.filters[source],
+                    )
+                )
+    found = [lead for lead in found if lead.source in known]
+    found.sort(key=lambda lead: -lead.weight)
+    return found
+
+
+_POINTER = re.compile(
+    r"\b(?:see|as defined|defined in|meaning given|set (?:out )?in|described in|according to|under the|unless|"
+    r"except|otherwise|"
+    r"attached|refer(?:s|red)? to|specified in|recorded in|siehe|gemäß|definiert|ver|conforme|definid[oa]|véase|"
+    r"según|voir|selon|défini)\b",
+    re.IGNORECASE,
+)
+
+
+def _residual(focus: Focus, scored: list[Scored]) -> dict[str, float]:
+    best = max(scored, key=lambda one: one.cover, default=None)
+    if best is None:
+        return dict(focus.weights)
+    have = stems(best.sentence.text + " " + best.text.title, language="en")
+    return {s: w for s, w in focus.weights.items() if s not in have} or dict(focus.weights)
+
+
+def _elsewhere(document: str, focus: Focus, state: State) -> list[str]:
+    """Other sources first, the document's own last."""
+    own = source_of(document)
+    others = [s.name for s in focus.ranked if s.name != own]
+    return [*others, own] if own in {s.name for s in state.sources} else others
+
+
+def _preferred(targets: list[str], focus: Focus, state: State) -> str:
+    """Of several versions the one that is not known to be old; the last id otherwise."""
+    old = {h.document for s in state.searches for h in s.hits if not h.current}
+    return max(targets, key=lambda d: (d not in old, d))
+
+
+# choosing
+
+
+def _same_search(lead: Lead, search: Search, language: str) -> bool:
+    if search.source != lead.source or dict(search.filters) != dict(lead.filters):
+        return False
+    if search.only_current and not lead.only_current:
+        return False
+    ours, theirs = stems(lead.query, language=language), stems(search.query, language=language)
+    if not ours:
+        return True
+    return (len(ours & theirs) >= 0.8 * len(ours) and len(theirs) <= len(ours) * 1.5) or ours == theirs
+
+
+def first_searches(state: State, focus: Focus, weigh: Weights) -> list[Planned]:
+    """The question's content terms, in the sources that its words point to."""
+    query = query_of(dict(focus.weights), state.question, language=state.language, most=14) or state.question
+    ranked = list(focus.ranked)
+    if not ranked:
+        return []
+    top = focus.scores[ranked[0].name]
+    chosen = [ranked[0]]
+    for source in ranked[1:]:
+        score = focus.scores[source.name]
+        close = score >= 0.75 * top or (top < 0.45 and score > 0.5 * top)
+        if focus.compound:
+            close = score >= 0.45 * top or len(chosen) < 2
+        if close:
+            chosen.append(source)
+    most = 3 if focus.compound else SINGLE_SEARCHES
+    return [
+        _search(source, query, focus.filters[source.name], only_current=True, why="the question's terms")
+        for source in chosen[:most]
+    ]
+
+
+def _search(source: Source, query: str, filters: Mapping[str, str], *, only_current: bool, why: str) -> Planned:
+    arguments: dict[str, Any] = {"query": query, **filters}
+    if not only_current:
+        arguments["only_current"] = False
+    return Planned(tool=source.tool, arguments=arguments, why=why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    document: str
+    section: str | None
+    score: float
+    why: str
+    total_chars: int | None = None
+
+
+def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list[Candidate]:
+    """Hits worth reading, best first."""
+    language = state.language
+    total = sum(focus.weights.values()) or 1.0
+    read = {t.document for t in state.texts}
+    titled = set(focus.titled)
+    when = months(state.question)
+    best: dict[tuple[str, str | None], Candidate] = {}
+    for order, search in enumerate(state.searches):
+        asked = weigh.of(search.query)
+        asked_total = sum(asked.values()) or 1.0
+        first = all(s in focus.weights for s in asked)
+        for hit in search.hits:
+            if already_read(hit, state):
+                continue
+            inside = stems(f"{hit.title} {hit.section or ''} {hit.snippet}", language=language)
+            cover = sum(w for s, w in focus.weights.items() if s in inside) / total
+            lead = sum(w for s, w in asked.items() if s in inside) / asked_total
+            title = stems(hit.title, language=language)
+            named = sum(w for s, w in focus.weights.items() if s in title) / total
+            score = 0.55 * cover + 0.55 * lead + 0.35 / (1 + hit.rank) + 0.35 * named
+            score += 0.25 * (not first) * (hit.rank == 0)
+            score += 0.45 * (hit.document in titled and hit.current)
+            score += 0.3 * bool(search.filters) * (hit.rank < 3)
+            score += 0.1 * any(label.startswith("amend") for label in hit.labels)
+            if hit.document in read:
+                score -= 0.35
+            if not hit.current:
+                score -= 0.0 if focus.older else 0.5
+                if focus.older and when and _dated(hit.document, when):
+                    score += 0.8
+            score += 0.02 * order
+            key = (hit.document, hit.section)
+            if key not in best or score > best[key].score:
+                best[key] = Candidate(
+                    document=hit.document,
+                    section=hit.section,
+                    score=score,
+                    why=f"hit for {search.query!r}",
+                    total_chars=hit.total_chars,
+                )
+    return sorted(best.values(), key=lambda c: -c.score)
+
+
+def _dated(document: str, when: list[Month]) -> bool:
+    there = months(document)
+    return any(
+        a.year == b.year and (a.month is None or b.month is None or a.month == b.month) for a in there for b in when
+    )
+
+
+def already_read(hit: Hit, state: State) -> bool:
+    for tried in state.tried:
+        if tried.document == hit.document and tried.tool == "read_document":
+            if tried.section == hit.section:
+                return True
+            if tried.section is not None and hit.section is not None and _within(hit.section, tried.section):
+                return True
+    for text in state.texts:
+        if text.document == hit.document:
+            if text.start == 0 and text.end >= text.total_chars:
+                return True
+            if hit.section is not None and text.section == hit.section:
+                return True
+            if hit.snippet and fold(hit.snippet.strip("… .\n")[:60]) in fold(text.text):
+                return True
+    return False
+
+
+def _within(section: str, outer: str) -> bool:
+    return section == outer or section.startswith((outer + ".", outer + "/"))
+
+
+def small_documents(lexicon: Lexicon, names: Names) -> bool:
+    """True when the corpus's documents are, on average, short enough to be read whole."""
+    return lexicon.passages <= 15 * max(1, len(names.titles))
+
+
+def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
+    whole = candidate.total_chars is not None and candidate.total_chars <= 6000
+    unread = candidate.document not in {t.document for t in state.texts}
+    if candidate.section is None or whole or (candidate.total_chars is None and small and unread):
+        return Planned(tool="read_document", arguments={"document": candidate.document}, why=candidate.why)
+    return Planned(
+        tool="read_document",
+        arguments={"document": candidate.document, "section": candidate.section},
+        why=candidate.why,
+    )
+
+
+def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
+    """The calls of the next step; none when it is time to hand in the draft."""
+    if not state.sources or (state.steps_left is not None and state.steps_left <= 1):
+        return []
+    if state.drafts:
+        return []
+    weigh = Weights(lexicon, state.language)
+    focus = focus_of(state, weigh, names)
+    if not state.searches:
+        return first_searches(state, focus, weigh)
+    scored = scored_sentences(state, focus)
+    reads_left = MAX_READS - len(state.tried)
+    searches_left = MAX_SEARCHES - len(state.searches)
+    small = small_documents(lexicon, names)
+    last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
+        (t.step for t in state.texts), default=0
+    )
+    done = not focus.compound and covered(state, focus, weigh, scored)
+    if done:
+        return []
+
+    ranked = candidates(state, focus, weigh, names) if state.has_read else []
+    planned: list[Planned] = []
+    if last_search_unread and reads_left > 0 and ranked:
+        many = 2 if not state.texts else 3
+        chosen: list[Candidate] = []
+        per_source: set[str] = set()
+        floor = 0.55 * ranked[0].score
+        for candidate in ranked:
+            if len(chosen) >= min(many + focus.compound, reads_left) or candidate.score < floor:
+                break
+            if any(c.document == candidate.document for c in chosen):
+                continue
+            chosen.append(candidate)
+            per_source.add(source_of(candidate.document))
+        planned.extend(read_call(c, state, small=small) for c in chosen)
+        if planned:
+            return planned
+    if searches_left <= 0 or (state.steps_left is not None and state.steps_left <= 2):
+        return []
+    if not focus.compound and len(state.searches) >= SINGLE_SEARCHES and reads_left <= 0:
+        return []
+    follow = leads(state, focus, weigh, names, scored)
+    used: list[Lead] = []
+    for lead in follow:
+        if len(used) >= 4 or len(used) >= searches_left:
+            break
+        if lead.document is not None and (not lead.query or small) and lead.kind != "changelog":
+            if reads_left - sum(1 for p in planned if p.tool == "read_document") > 0 and not any(
+                t.document == lead.document for t in state.tried
+            ):
+                call = Planned(tool="read_document", arguments={"document": lead.document}, why=lead.kind)
+                if call.arguments not in [p.arguments for p in planned]:
+                    planned.append(call)
+            continue
+        if reads_left <= 0:
+            continue
+        if any(_same_search(lead, s, state.language) for s in state.searches):
+            continue
+        if any(
+            u.source == lead.source
+            and len(stems(u.query, language=state.language) & stems(lead.query, language=state.language))
+            >= 0.6 * max(1, len(stems(lead.query, language=state.language)))
+            for u in used
+        ):
+            continue
+        source = next(s for s in state.sources if s.name == lead.source)
+        used.append(lead)
+        planned.append(_search(source, lead.query, lead.filters, only_current=lead.only_current, why=lead.kind))
+    return planned[:MAX_CALLS]
