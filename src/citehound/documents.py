@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 Metadata = Mapping[str, str]
 """Flat, string to string. Lists are joined by ', '."""
 
+RESERVED = frozenset(
+    "id source path document section access acl allow deny trust private principal tenant boost".split()
+)
+"""Keys that a document's metadata cannot have: ids, sources and access come from configuration and path alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RawDocument:
@@ -24,6 +29,8 @@ class RawDocument:
     data: bytes
     metadata: Metadata = field(default_factory=dict[str, str])
     """From configuration and manifest only; the document's own front matter is added by the parser."""
+    names: Metadata = field(default_factory=dict[str, str])
+    """From configuration: a metadata name to the key that the document's front matter uses for it."""
     listed: bool = False
     """True when a manifest names this file, so an unknown extension is read by its content."""
 

@@ -1,0 +1,94 @@
+"""What every format is read into: a flat run of text blocks, and how they become one text; sections are found elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+BlockKind = Literal["heading", "paragraph", "item", "table", "code", "quote"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A heading, paragraph, list item, table … as plain text."""
+
+    text: str
+    kind: BlockKind = "paragraph"
+    level: int = 0
+    """Of a heading, 1 is the highest."""
+    tight: bool = False
+    """True when only a line break stands between this block and the one before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """What a format module hands back."""
+
+    blocks: Sequence[Block]
+    title: str | None = None
+    """A title that is not a heading, as `<title>` in HTML."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A block and where it stands in the text."""
+
+    block: Block
+    start: int
+    end: int
+
+
+_INVISIBLE = dict.fromkeys(
+    [
+        *(c for c in range(0x20) if c not in (0x09, 0x0A)),
+        *range(0x7F, 0xA0),
+        0xAD,  # soft hyphen
+        0x180E,
+        0x200B,
+        0x2060,
+        *range(0x2061, 0x2065),
+        0xFEFF,
+        *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),  # tags
+    ]
+)
+_BIDI = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_JOINER = re.compile("(?<![\u0600-\u109f\u1780-\u18af\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])[\u200c\u200d]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def normalise(text: str) -> str:
+    """Line ends become LF (a form feed too); NUL, other controls, soft hyphens and zero-width characters go.
+
+    Joiners stay where scripts and emoji need them; embedding and override marks go, plain direction marks stay.
+    """
+    text = re.sub(r"\r\n?|[\f\v\u2028\u2029\x85]", "\n", text)
+    text = text.translate(_INVISIBLE).translate(_BIDI)
+    return _SURROGATE.sub("\ufffd", _JOINER.sub("", text))
+
+
+def fold(text: str) -> str:
+    """White space runs as one blank, ends stripped."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def join(blocks: Sequence[Block]) -> tuple[str, list[Placed]]:
+    """One text of all blocks that are not blank, and where each of them stands."""
+    parts: list[str] = []
+    placed: list[Placed] = []
+    at = 0
+    for block in blocks:
+        text = block.text.strip("\n").rstrip()
+        if not text.strip():
+            continue
+        if parts:
+            gap = "\n" if block.tight else "\n\n"
+            parts.append(gap)
+            at += len(gap)
+        placed.append(Placed(block=block, start=at, end=at + len(text)))
+        parts.append(text)
+        at += len(text)
+    return "".join(parts), placed

@@ -1,0 +1,573 @@
+"""HTML as a reader sees it: visible text in blocks, tables as rows; scripts, hidden text and page furniture stay out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from .blocks import Block, BlockKind, Parsed, fold
+
+_DROPPED = frozenset(
+    [
+        "script",
+        "style",
+        "template",
+        "noscript",
+        "iframe",
+        "frame",
+        "frameset",
+        "object",
+        "embed",
+        "applet",
+        "canvas",
+        "audio",
+        "video",
+        "source",
+        "track",
+        "map",
+        "area",
+        "svg",
+        "head",
+        "title",
+        "meta",
+        "link",
+        "base",
+        "textarea",
+        "select",
+        "option",
+        "optgroup",
+        "datalist",
+        "input",
+        "button",
+        "dialog",
+        "noembed",
+        "noframes",
+        "param",
+        "col",
+        "colgroup",
+        "rp",
+        "progress",
+        "meter",
+    ]
+)
+_FURNITURE = frozenset({"navigation", "search", "banner", "contentinfo", "menu", "menubar", "toolbar"})
+_BLOCK = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hgroup",
+        "html",
+        "legend",
+        "li",
+        "main",
+        "menu",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+        "th",
+        "thead",
+        "tr",
+        "ul",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "optgroup",
+        "search",
+    ]
+)
+_HEADINGS = {f"h{n}": n for n in range(1, 7)}
+_HIDDEN_STYLE = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0+\s*(?:%|;|!|$)|"
+    r"font-size\s*:\s*(?:0*\.\d+|0+(?:\.0*)?|1(?:\.0*)?)\s*(?:px|pt)?\s*(?:;|!|$)|font-size\s*:\s*0|content-visibility\s*:\s*hidden|"
+    r"(?:max-)?(?:height|width)\s*:\s*0+(?:\.0*)?\s*(?:px|pt|em|rem|%)?\s*(?:;|!|$)|"
+    r"(?:left|top|right|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}|"
+    r"clip\s*:\s*rect\(\s*0|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)|"
+    r"transform\s*:\s*scale\(\s*0\s*[,)]|color\s*:\s*transparent)",
+    re.I,
+)
+_WHITE = re.compile(
+    r"(?:^|;)\s*color\s*:\s*(?:#fff(?:fff)?\b|white\b|rgba?\(\s*255\s*,\s*255\s*,\s*255\b|rgba\([^)]*,\s*0?\.?0+\s*\))",
+    re.I,
+)
+_BACKGROUND = re.compile(r"(?:^|;)\s*background", re.I)
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_MAX_SPAN = 60
+_MAX_CELLS = 200_000
+_MAX_NODES = 2_000_000
+
+
+def parse_html(text: str) -> Parsed:
+    """Blocks of a whole HTML page; `title` is its `<title>`."""
+    tree = LexborHTMLParser(text)
+    title = tree.css_first("head > title") or tree.css_first("title")
+    body = tree.body
+    parsed = _parse(tree, _content(body), strict=True) if body is not None else Parsed(blocks=())
+    return Parsed(blocks=parsed.blocks, title=fold(title.text()) or None if title else None, warnings=parsed.warnings)
+
+
+def parse_fragment(text: str) -> Parsed:
+    """Blocks of rendered HTML that is all content, as Markdown gives it."""
+    tree = LexborHTMLParser("<!doctype html><body>" + text)
+    return _parse(tree, tree.body, strict=False) if tree.body is not None else Parsed(blocks=())
+
+
+def _content(body: LexborNode | None) -> LexborNode | None:
+    """`<main>` where it holds most of the page, else the body."""
+    if body is None:
+        return None
+    mains = body.css("main, [role=main]")
+    if len(mains) != 1:
+        return body
+    whole = len(fold(body.text()))
+    return mains[0] if len(fold(mains[0].text())) * 4 >= whole else body
+
+
+@dataclass(kw_only=True)
+class _Cell:
+    text: str
+    rows: int
+    columns: int
+
+
+@dataclass(kw_only=True)
+class _List:
+    ordered: bool
+    style: str
+    number: int
+    step: int = 1
+
+
+@dataclass(kw_only=True)
+class _Reader:
+    """What is being put together while the tree is walked."""
+
+    blocks: list[Block] = field(default_factory=list[Block])
+    inline: list[str] = field(default_factory=list[str])
+    lists: list[_List] = field(default_factory=list[_List])
+    marker: str | None = None
+    """The bullet or number that the next text of an item begins with."""
+    quote: int = 0
+    fresh: bool = True
+    """True until the first item of an outermost list is out."""
+    tight: bool = False
+
+    def flush(self, kind: BlockKind = "paragraph", *, level: int = 0) -> None:
+        text = _squeeze("".join(self.inline))
+        self.inline = []
+        if not text:
+            return
+        if kind == "paragraph" and self.lists:
+            kind = "item"
+        elif kind == "paragraph" and self.quote:
+            kind = "quote"
+        self.add(text, kind=kind, level=level)
+
+    def add(self, text: str, *, kind: BlockKind, level: int = 0) -> None:
+        tight = False
+        if self.lists and kind != "heading":
+            indent = "  " * (len(self.lists) - 1)
+            marker, self.marker = self.marker, None
+            hanging = indent + " " * (len(marker) + 1 if marker else 2)
+            first = f"{indent}{marker} " if marker else hanging
+            text = first + text.replace("\n", "\n" + hanging)
+            tight = self.tight
+            self.tight = True
+            if kind == "paragraph":
+                kind = "item"
+        self.blocks.append(Block(text=text, kind=kind, level=level, tight=tight))
+
+
+def _squeeze(text: str) -> str:
+    """White space as HTML shows it: runs are one blank, a `<br>` (here \\x0b) is a line break."""
+    text = re.sub(r"[ \t\n\r\f]+", " ", text)
+    text = re.sub(r" ?\x0b ?", "\n", text)
+    return re.sub(r"\n{2,}", "\n", text).strip(" \n")
+
+
+def _walk(top: LexborNode) -> Iterator[tuple[Literal["enter", "leave"], LexborNode]]:
+    """Depth first without recursion; send `True` after an 'enter' to skip what is inside."""
+    node: LexborNode | None = top
+    count = 0
+    while node is not None:
+        count += 1
+        if count > _MAX_NODES:
+            return
+        skip = yield "enter", node
+        child = None if skip else node.first_child
+        if child is not None:
+            node = child
+            continue
+        while node is not None:
+            yield "leave", node
+            if node.mem_id == top.mem_id:
+                return
+            following = node.next
+            if following is not None:
+                node = following
+                break
+            node = node.parent
+
+
+def _parse(tree: LexborHTMLParser, top: LexborNode | None, *, strict: bool) -> Parsed:
+    if top is None:
+        return Parsed(blocks=())
+    hidden_ids = _hidden_by_sheet(tree)
+    reader = _Reader()
+    hidden = 0
+    walk = _walk(top)
+    skip: bool | None = None
+    while True:
+        try:
+            event, node = walk.send(skip) if skip is not None else next(walk)
+        except StopIteration:
+            break
+        skip = None
+        if event == "enter":
+            skip = False
+            tag = node.tag or ""
+            if tag == "-text":
+                reader.inline.append((node.text_content or "").replace("\x0b", " "))
+                continue
+            if tag.startswith(("-", "!")) or tag in _DROPPED:
+                skip = True
+                continue
+            reason = _hidden(node, tag, hidden_ids)
+            if reason:
+                hidden += bool(fold(node.text(deep=True)))
+                skip = True
+                continue
+            if strict and (tag == "nav" or _attribute(node, "role") in _FURNITURE):
+                skip = True
+                continue
+            skip = _enter(reader, node, tag)
+        else:
+            _leave(reader, node, node.tag or "")
+    reader.flush()
+    warnings = (f"hidden text left out ({hidden} places)",) if hidden else ()
+    return Parsed(blocks=reader.blocks, warnings=warnings)
+
+
+def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
+    """Returns True when the node has been dealt with as a whole."""
+    match tag:
+        case "br":
+            reader.inline.append("\x0b")
+        case "wbr":
+            pass
+        case "img":
+            alt = fold(_attribute(node, "alt"))
+            if alt:
+                reader.inline.append(f" {alt} ")
+        case "sup":
+            inside = fold(node.text(deep=True))
+            if re.fullmatch(r"\[?\w{1,4}\]?", inside):
+                before = "".join(reader.inline[-3:])[-1:]
+                note = node.css_first("a") is not None or not before.isalnum()
+                reader.inline.append(f"[{inside.strip('[]')}]" if note else f"^{inside}")
+                return True
+        case "del" | "s" | "strike":
+            if fold(node.text(deep=True)):
+                reader.inline.append("~~")
+        case "q":
+            reader.inline.append("“")
+        case "hr":
+            reader.flush()
+        case "pre":
+            reader.flush()
+            code = node.text(deep=True).strip("\n")
+            if code.strip():
+                reader.add("\n".join(line.rstrip() for line in code.split("\n")), kind="code")
+            return True
+        case "table":
+            return _enter_table(reader, node)
+        case "ol" | "ul" | "menu" | "dir":
+            reader.flush()
+            if not reader.lists:
+                reader.tight = False
+            start = _integer(_attribute(node, "start"), 1)
+            reversed_ = "reversed" in node.attributes
+            reader.lists.append(
+                _List(
+                    ordered=tag == "ol",
+                    style=_attribute(node, "type") or "1",
+                    number=start,
+                    step=-1 if reversed_ else 1,
+                )
+            )
+        case "li":
+            reader.flush()
+            if reader.lists:
+                current = reader.lists[-1]
+                current.number = _integer(_attribute(node, "value"), current.number)
+                reader.marker = f"{_ordinal(current.number, current.style)}." if current.ordered else "-"
+                current.number += current.step
+            else:
+                reader.inline.append("- ")
+        case "blockquote":
+            reader.flush()
+            reader.quote += 1
+        case _ if tag in _BLOCK:
+            reader.flush()
+        case _:
+            pass
+    return False
+
+
+def _leave(reader: _Reader, node: LexborNode, tag: str) -> None:
+    match tag:
+        case "del" | "s" | "strike":
+            if fold(node.text(deep=True)):
+                reader.inline.append("~~")
+        case "q":
+            reader.inline.append("”")
+        case "ol" | "ul" | "menu" | "dir":
+            reader.flush()
+            reader.marker = None
+            if reader.lists:
+                reader.lists.pop()
+        case "li":
+            reader.flush()
+            reader.marker = None
+        case "blockquote":
+            reader.flush("paragraph")
+            reader.quote = max(0, reader.quote - 1)
+        case "td" | "th":
+            reader.flush()
+        case _ if tag in _HEADINGS:
+            text = _squeeze("".join(reader.inline)).replace("\n", " ")
+            reader.inline = [text]
+            reader.flush("heading", level=_HEADINGS[tag])
+        case _ if _attribute(node, "role") == "heading":
+            reader.inline = [_squeeze("".join(reader.inline)).replace("\n", " ")]
+            reader.flush("heading", level=min(6, max(1, _integer(_attribute(node, "aria-level"), 2))))
+        case _ if tag in _BLOCK:
+            reader.flush()
+        case _:
+            pass
+
+
+def _ordinal(number: int, style: str) -> str:
+    if style in ("a", "A") and number > 0:
+        letters = ""
+        while number:
+            number, rest = divmod(number - 1, 26)
+            letters = chr(97 + rest) + letters
+        return letters if style == "a" else letters.upper()
+    if style in ("i", "I") and 0 < number < 4000:
+        roman = ""
+        for value, sign in zip(
+            (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
+            ("m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i"),
+            strict=True,
+        ):
+            while number >= value:
+                roman += sign
+                number -= value
+        return roman if style == "i" else roman.upper()
+    return str(number)
+
+
+def _attribute(node: LexborNode, name: str) -> str:
+    return (node.attributes.get(name) or "").strip()
+
+
+def _integer(text: str, default: int) -> int:
+    match = re.match(r"-?\d{1,6}", text)
+    return int(match.group()) if match else default
+
+
+def _hidden(node: LexborNode, tag: str, hidden_ids: frozenset[int]) -> bool:
+    """True when a browser would not show the node."""
+    attributes = node.attributes
+    if "hidden" in attributes and attributes["hidden"] != "until-found":
+        return True
+    if (attributes.get("aria-hidden") or "").strip().lower() == "true":
+        return True
+    if hidden_ids and node.mem_id in hidden_ids:
+        return True
+    style = attributes.get("style") or ""
+    if style:
+        style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+        if _HIDDEN_STYLE.search(style):
+            return True
+        if _WHITE.search(style) and not _on_background(node):
+            return True
+    if tag == "font":
+        if (attributes.get("size") or "").strip() == "0":
+            return True
+        white = (attributes.get("color") or "").strip().lower() in ("#fff", "#ffffff", "white")
+        return white and not _on_background(node)
+    return False
+
+
+def _on_background(node: LexborNode) -> bool:
+    """True when the node or one around it sets a background, so that white text may well be visible."""
+    at: LexborNode | None = node
+    while at is not None and at.tag not in (None, "-document"):
+        attributes = at.attributes
+        if attributes.get("bgcolor") or attributes.get("background") or attributes.get("class"):
+            return True
+        if _BACKGROUND.search(attributes.get("style") or ""):
+            return True
+        at = at.parent
+    return False
+
+
+def _hidden_by_sheet(tree: LexborHTMLParser) -> frozenset[int]:
+    """Nodes that the page's own style sheets hide; only plain rules count, none for print or under a condition."""
+    found: set[int] = set()
+    for sheet in tree.css("style")[:50]:
+        if "print" in (sheet.attributes.get("media") or ""):
+            continue
+        css = re.sub(r"/\*.*?\*/", "", sheet.text(deep=True)[:500_000], flags=re.DOTALL)
+        css = re.sub(r"@[^{};]*;", "", css)
+        css = re.sub(r"@[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", css)
+        for rule in _RULE.finditer(css):
+            if not _HIDDEN_STYLE.search(rule[2]):
+                continue
+            for selector in rule[1].split(","):
+                selector = selector.strip()
+                if not selector or ":" in selector or selector.lower() in ("html", "body", "*"):
+                    continue
+                try:
+                    found.update(node.mem_id for node in tree.css(selector))
+                except Exception:  # selectolax raises its own kinds for selectors it does not know
+                    continue
+    return frozenset(found)
+
+
+def _enter_table(reader: _Reader, node: LexborNode) -> bool:
+    """Writes a data table as rows; a table that only lays out a page is read as the blocks in it."""
+    reader.flush()
+    layout = _attribute(node, "role") in ("presentation", "none") or node.css_first("table table") is not None
+    layout = layout or node.css_first("td h1, td h2, td h3, td h4, td pre, td ul li p") is not None
+    rows = [] if layout else _rows(node)
+    if layout or all(len(row) < 2 for row in rows):
+        return False
+    caption = node.css_first("caption")
+    if caption is not None and fold(caption.text(deep=True)):
+        reader.add(_cell_text(caption), kind="paragraph")
+    lines = [" | ".join(row).rstrip() for row in rows]
+    lines = [line for line in lines if line.strip(" |")]
+    if lines:
+        reader.add("\n".join(lines), kind="table")
+    return True
+
+
+def _rows(table: LexborNode) -> list[list[str]]:
+    """Cells by row, those that span columns or rows repeated in each place; one over the whole row stands once."""
+    raw: list[list[_Cell]] = []
+    for tr in table.css("tr"):
+        cells: list[_Cell] = []
+        for cell in tr.iter():
+            if cell.tag in ("td", "th"):
+                cells.append(
+                    _Cell(
+                        text=_cell_text(cell),
+                        rows=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "rowspan"), 1) or _MAX_SPAN)),
+                        columns=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "colspan"), 1))),
+                    )
+                )
+        raw.append(cells)
+    width = max((sum(c.columns for c in row) for row in raw), default=0)
+    rows: list[list[str]] = []
+    hanging: dict[int, tuple[int, str]] = {}
+    total = 0
+    for cells in raw:
+        row: list[str] = []
+        queue = list(cells)
+        if len(queue) == 1 and queue[0].columns >= width > 1 and not hanging:
+            rows.append([queue[0].text])
+            continue
+        while queue or any(column >= len(row) for column in hanging):
+            column = len(row)
+            if column in hanging:
+                left, text = hanging.pop(column)
+                row.append(text)
+                if left > 1:
+                    hanging[column] = (left - 1, text)
+                    if not queue and column >= max(hanging):
+                        break
+                continue
+            if not queue:
+                row.append("")
+                continue
+            cell = queue.pop(0)
+            for at in range(column, column + cell.columns):
+                if at > column and at in hanging:
+                    break
+                row.append(cell.text)
+                if cell.rows > 1:
+                    hanging[at] = (cell.rows - 1, cell.text)
+            # those just hung belong to the rows below, so they are not taken again in this one
+            if cell.rows > 1 and not queue and max(hanging) < len(row):
+                break
+        total += len(row)
+        if total > _MAX_CELLS:
+            break
+        rows.append(row)
+    return rows
+
+
+def _cell_text(cell: LexborNode) -> str:
+    """All visible text of a cell on one line."""
+    inner = _Reader()
+    walk = _walk(cell)
+    skip: bool | None = None
+    while True:
+        try:
+            event, node = walk.send(skip) if skip is not None else next(walk)
+        except StopIteration:
+            break
+        skip = None
+        if event == "leave":
+            if node.mem_id != cell.mem_id:
+                _leave(inner, node, node.tag or "")
+            continue
+        skip = False
+        tag = node.tag or ""
+        if tag == "-text":
+            inner.inline.append((node.text_content or "").replace("\x0b", " "))
+        elif tag.startswith(("-", "!")) or tag in _DROPPED or _hidden(node, tag, frozenset()):
+            skip = True
+        elif node.mem_id != cell.mem_id:
+            skip = tag != "table" and _enter(inner, node, tag)
+    inner.flush()
+    return fold(" ".join(block.text for block in inner.blocks)).replace(" | ", " / ")
+
+
+def texts(blocks: Sequence[Block]) -> list[str]:
+    """The text of each block."""
+    return [block.text for block in blocks]
