@@ -7,6 +7,7 @@ API keys come only from the environment: one in the file is refused.
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
 import math
 import os
@@ -398,3 +399,248 @@ def _short(value: object) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+# Suggesting --------------------------------------------------------------------------------------------------------
+
+_DOCUMENTS = frozenset({".md", ".markdown", ".mdown", ".mkd", ".txt", ".text", ".rst", ".rest", ".html", ".htm"})
+_LATER = frozenset({".pdf", ".docx", ".doc", ".odt", ".rtf", ".xlsx", ".csv", ".pptx", ".adoc", ".eml", ".epub"})
+_NOT_FILTERS = frozenset(
+    [
+        "id",
+        "title",
+        "name",
+        "description",
+        "summary",
+        "path",
+        "file",
+        "filename",
+        "url",
+        "source",
+        "date",
+        "created",
+        "updated",
+        "effective",
+        "version",
+        "status",
+        "supersedes",
+        "superseded_by",
+        "amends",
+        "lang",
+        "language",
+        "author",
+        "permalink",
+        "slug",
+        "layout",
+        "weight",
+        "order",
+        "words",
+        "pages",
+        "sha256",
+        "hash",
+        "bytes",
+        "size",
+        "access",
+        "acl",
+        "private",
+        "trust",
+        "principal",
+        "tenant",
+    ]
+)
+"""Metadata that says which text it is, not which kind: of no use as a filter, or not the documents' to say."""
+_MOST_FILES = 2000
+_HEAD = 8192
+
+
+def suggest(folder: Path, *, beside: Path | None = None) -> str:
+    """The text of a `citehound.toml` for `folder`: a source per sub-folder, with guessed descriptions and filters.
+
+    Documents directly in the folder become one source of their own. Paths are relative to `beside` (default: the
+    folder). Raises ConfigError when there is no document.
+    """
+    folder = folder.resolve()
+    beside = folder if beside is None else beside.resolve()
+    manifest = _manifest_rows(folder)
+    sources: list[str] = []
+    names: set[str] = set()
+    subfolders: list[Path] = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith((".", "_")) or entry.name in ("node_modules", "__pycache__", "venv"):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            files = _documents(entry)
+            if files:
+                subfolders.append(entry)
+                rows = manifest | _manifest_rows(entry)
+                sources.append(_suggested(entry, files, rows, names=names, beside=beside))
+    loose = [p for p in sorted(folder.iterdir()) if p.is_file() and _is_document(p)]
+    if loose:
+        include = ["*"] if subfolders else []
+        sources.insert(0, _suggested(folder, loose, manifest, names=names, beside=beside, include=include))
+    if not sources:
+        raise ConfigError(f"there are no documents in {str(folder)!r}; run it where they are, or name the folder")
+    head = (
+        "# Where to search. A model chooses sources by their descriptions: correct them.\n"
+        "# Every key: docs/configuration.md. API keys go into the environment, never into this file.\n\n"
+        "[budget]\nmax_steps = 12\nmax_dollars = 0.50\nmax_seconds = 120\n"
+    )
+    return head + "".join("\n" + s for s in sources)
+
+
+def _suggested(
+    folder: Path,
+    files: Sequence[Path],
+    rows: Mapping[Path, Mapping[str, str]],
+    *,
+    names: set[str],
+    beside: Path,
+    include: Sequence[str] = (),
+) -> str:
+    name = re.sub(r"[^\w.-]+", "-", folder.name or "documents").strip("-.") or "documents"
+    tool = re.sub(r"[^A-Za-z0-9_]", "_", name).casefold()
+    base, number = name, 2
+    while tool in names:
+        name = f"{base}-{number}"
+        tool = re.sub(r"[^A-Za-z0-9_]", "_", name).casefold()
+        number += 1
+    names.add(tool)
+    path = Path(os.path.relpath(folder, beside)).as_posix()
+    lines = ["[[sources]]", f"name = {_toml(name)}", f"description = {_toml(_describe(folder, files))}"]
+    lines.append(f"path = {_toml(path)}")
+    if include:
+        lines.append(f"include = [{', '.join(_toml(i) for i in include)}]")
+    filters = _filters(files, rows)
+    if filters:
+        lines.append(f"filters = [{', '.join(_toml(f) for f in filters)}]")
+    return "\n".join(lines) + "\n"
+
+
+def _documents(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for at, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith((".", "_")) and f != "node_modules")
+        found += [Path(at) / f for f in sorted(files) if _is_document(Path(at) / f)]
+        if len(found) >= _MOST_FILES:
+            break
+    return found[:_MOST_FILES]
+
+
+def _is_document(path: Path) -> bool:
+    if path.name.startswith(".") or path.name in (FILE_NAME, "manifest.csv") or path.is_symlink():
+        return False
+    return path.suffix.lower() in (_DOCUMENTS | _LATER) and path.is_file()
+
+
+def _describe(folder: Path, files: Sequence[Path]) -> str:
+    """A README's first sentence, else the first titles."""
+    for file in files:
+        if file.stem.lower() in ("readme", "index", "home") and file.parent == folder:
+            sentence = _first_sentence(_head(file))
+            if sentence:
+                return sentence
+    titles = list(dict.fromkeys(t for t in (_title(f) for f in files[:40]) if t))
+    some = "; ".join(titles[:4]) + (" ..." if len(titles) > 4 else "")
+    word = re.sub(r"[-_]+", " ", folder.name).strip().capitalize() or "Documents"
+    count = f"{len(files)} document{'s' if len(files) > 1 else ''}"
+    return f"{word}: {count}, among them {some}" if some else f"{word}: {count}"
+
+
+def _head(file: Path) -> str:
+    if file.suffix.lower() not in _DOCUMENTS:
+        return ""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_HEAD)
+    except OSError:
+        return ""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _body(head: str) -> str:
+    return re.sub(r"\A---\s*\n.*?\n(---|\.\.\.)\s*\n", "", head, flags=re.DOTALL)
+
+
+def _title(file: Path) -> str:
+    head = _head(file)
+    given = _front_matter(head).get("title")
+    if not given:
+        match = re.search(r"<title[^>]*>([^<]+)</title>|<h1[^>]*>([^<]+)</h1>", head, re.IGNORECASE)
+        if match:
+            given = match[1] or match[2]
+    if not given:
+        match = re.search(r"^#{1,2}\s+(.+?)\s*#*$|^(\S.*)\n(?:={3,}|-{3,})\s*$", _body(head), re.MULTILINE)
+        given = (match[1] or match[2]) if match else file.stem.replace("-", " ").replace("_", " ")
+    return _readable(given, 70)
+
+
+def _first_sentence(head: str) -> str:
+    body = re.sub(r"<!--.*?-->|<[^>]+>", " ", _body(head), flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n", body):
+        lines = [n.strip() for n in block.strip().splitlines()]
+        if not lines or re.match(r"(#|[=~-]{3,}|```|\||!\[|\[!\[|>|\.\. |[-*+] |\d+[.)] )", lines[0]):
+            continue
+        if len(lines) > 1 and re.fullmatch(r"[=~-]{3,}", lines[1]):
+            continue
+        text = _readable(" ".join(lines), 400)
+        sentence = re.match(r".{20,}?[.!?](?=\s|$)", text)
+        return _readable(sentence.group() if sentence else text, 200)
+    return ""
+
+
+def _readable(text: str, most: int) -> str:
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"[*`_]{1,3}(\S.*?\S|\S)[*`_]{1,3}", r"\1", text)
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= most else text[: most - 3].rstrip() + "..."
+
+
+def _filters(files: Sequence[Path], rows: Mapping[Path, Mapping[str, str]]) -> list[str]:
+    """Keys with 2 to 50 values that repeat: enough to choose between, few enough to choose from."""
+    values: dict[str, list[str]] = {}
+    for file in files:
+        for key, value in {**rows.get(file, {}), **_front_matter(_head(file))}.items():
+            if value and key.casefold() not in _NOT_FILTERS and len(value) <= 80:
+                values.setdefault(key, []).append(value)
+    chosen: list[str] = []
+    for key, given in values.items():
+        distinct = len(set(given))
+        if 2 <= distinct <= 50 and distinct < len(given) and re.fullmatch(r"[^\W\d][\w-]*", key):
+            chosen.append(key)
+    return chosen[:8]
+
+
+def _front_matter(head: str) -> dict[str, str]:
+    """The plain `key: value` lines of a front matter; what is nested is of no use here."""
+    match = re.match(r"---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", head, re.DOTALL)
+    found: dict[str, str] = {}
+    for line in match[1].splitlines() if match else ():
+        pair = re.match(r"([A-Za-z_][\w-]*):[ \t]+(\S.*?)\s*$", line)
+        if pair and pair[2][0] not in "[{|>&*!":
+            found[pair[1]] = re.sub(r"\s+#.*$", "", pair[2]).strip("\"'")
+    return found
+
+
+def _manifest_rows(folder: Path) -> dict[Path, Mapping[str, str]]:
+    """`manifest.csv` of the folder or the nearest parent, by the file that a row is about."""
+    for at in (folder, *folder.parents):
+        file = at / "manifest.csv"
+        if file.is_file() and not file.is_symlink():
+            try:
+                with file.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+                    rows = list(csv.DictReader(stream))
+            except (OSError, csv.Error):
+                return {}
+            return {
+                at / r["path"]: {k: v for k, v in r.items() if k and isinstance(v, str)} for r in rows if r.get("path")
+            }
+    return {}
+
+
+def _toml(text: str) -> str:
+    escaped = "".join(
+        f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else "\\" + c if c in '"\\' else c for c in text
+    )
+    return f'"{escaped}"'
