@@ -1,4 +1,4 @@
-"""Limits of a run and the meter that reserves before anything is spent; prices reach it as values, it calls no model."""
+"""Limits of a run and the meter that reserves before anything is spent; prices reach it as values, it knows no model"""
 
 from __future__ import annotations
 

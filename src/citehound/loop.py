@@ -24,7 +24,6 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    RetryPromptPart,
     TextPart,
     ToolCallPart,
 )
@@ -132,6 +131,8 @@ class Conversation:
         self._known = 0
         self._tail = 0
         """Worst case of the next request's input, as of the last one sent and answered."""
+        self._base = 0
+        self._sent = 0
         self._longest = 0.0
 
     def stop(self, reason: StopReason, why: str) -> Stopped:
@@ -142,13 +143,15 @@ class Conversation:
 
     def plan(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
         """Decides what the next request is (a turn, or the last draft) and returns its cap of output tokens."""
-        base = self.input_tokens(messages, parameters)
+        base = self._base = self.input_tokens(messages, parameters)
+        self._sent = len(messages)
         limits = self.limits
-        if _is_retry(messages):
+        retry = self._step > 0 and _is_retry(messages)
+        if retry:
             self._retries += 1
             if self._retries > MAX_RETRIES:
                 raise self.stop(self.forced or "model_error", "the model gave no usable draft")
-        if not _is_retry(messages) or self._step == 0:
+        if not retry:
             if self.toolbox is not None and not self.last:
                 self.forced = self._must_finish(base)
                 self.last = self.forced is not None
@@ -237,17 +240,15 @@ class Conversation:
 
     async def send(
         self,
-        request: Callable[[ModelSettings], Awaitable[ModelResponse]],
-        messages: list[ModelMessage],
-        settings: ModelSettings,
-        parameters: ModelRequestParameters,
+        request: Callable[[dict[str, Any]], Awaitable[ModelResponse]],
+        settings: dict[str, Any],
     ) -> ModelResponse:
         """Sends one planned request, again where that may help, each time with a reservation of its own."""
-        base = self.input_tokens(messages, parameters)
+        base = self._base
         grown = emptied = False
         attempt = 1
         while True:
-            cap = settings.get("max_tokens") or self.limits.draft_tokens
+            cap = int(settings["max_tokens"])
             worst = self.price.worst(input_tokens=base, output_tokens=cap)
             try:
                 reservation = self.meter.reserve(worst)
@@ -298,7 +299,7 @@ class Conversation:
                     if grown or cap >= self.limits.draft_tokens:
                         raise self.stop("truncated", f"the reply was cut at {cap} tokens")
                     grown = True
-                    settings = cast(ModelSettings, {**settings, "max_tokens": self.limits.draft_tokens})
+                    settings = {**settings, "max_tokens": self.limits.draft_tokens}
                     continue
                 if not _says_something(response):
                     if emptied:
@@ -306,7 +307,7 @@ class Conversation:
                     emptied = True
                     continue
                 response = _with_call(response)
-                self._settle_size(messages, response, base)
+                self._settle_size(response)
                 return response
             attempt += 1
 
@@ -318,20 +319,20 @@ class Conversation:
         pause = 0.5 * 2**attempt
         await self.sleep(pause if left is None else min(pause, left / 4))
 
-    def _close(self, reason: StopReason, settings: ModelSettings) -> ModelSettings:
+    def _close(self, reason: StopReason, settings: dict[str, Any]) -> dict[str, Any]:
         """Turns a request that was a turn into the last draft."""
         self.forced, self.last = reason, True
         if self.toolbox is not None:
             self.toolbox.begin_step(self._step, closed=NO_CALLS_LEFT)
-        return cast(ModelSettings, {**settings, "max_tokens": self.limits.draft_tokens, "tool_choice": "none"})
+        return {**settings, "max_tokens": self.limits.draft_tokens, "tool_choice": "none"}
 
-    def _settle_size(self, messages: Sequence[ModelMessage], response: ModelResponse, base: int) -> None:
+    def _settle_size(self, response: ModelResponse) -> None:
         usage = response.usage
         said = _size([response])
         if usage.input_tokens:
-            self._counted = len(messages) + 1
+            self._counted = self._sent + 1
             self._known = usage.input_tokens + max(usage.output_tokens, said)
-        self._tail = base + said
+        self._tail = self._base + said
         if self.toolbox is not None and not self.last:
             calls = sum(1 for part in response.parts if isinstance(part, ToolCallPart))
             after = self._affordable_results()
@@ -506,12 +507,10 @@ class _MeteredModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        async def once(settings: ModelSettings) -> ModelResponse:
-            return await self.wrapped.request(messages, settings, model_request_parameters)
+        async def once(settings: dict[str, Any]) -> ModelResponse:
+            return await self.wrapped.request(messages, cast(ModelSettings, settings), model_request_parameters)
 
-        return await self._conversation.send(
-            once, messages, model_settings or ModelSettings(), model_request_parameters
-        )
+        return await self._conversation.send(once, cast(dict[str, Any], dict(model_settings or {})))
 
 
 class _Budgeted(AbstractCapability[None]):
@@ -549,12 +548,17 @@ def _as_tool(toolbox: Toolbox, name: str) -> Tool[None]:
 
 
 def _is_retry(messages: Sequence[ModelMessage]) -> bool:
-    """True when the request only asks for a better draft: no tool result is in it."""
+    """True when the request asks for a better draft. By names, as versions of the library differ in the parts."""
     latest = messages[-1] if messages else None
     if not isinstance(latest, ModelRequest):
         return False
-    retries = [p for p in latest.parts if isinstance(p, RetryPromptPart)]
-    return any(p.tool_name in (None, FINAL_ANSWER) for p in retries)
+    for part in latest.parts:
+        kind, tool = str(part.part_kind), getattr(part, "tool_name", None)
+        if kind == "retry-feedback" or (kind == "retry-prompt" and tool in (None, FINAL_ANSWER)):
+            return True
+        if tool == FINAL_ANSWER and getattr(part, "outcome", "") == "retried":
+            return True
+    return False
 
 
 def _size(messages: Sequence[ModelMessage]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .answers import Call, Reference
 from .config import SourceConfig
@@ -70,9 +70,7 @@ async def retrieve(
     passages: list[Passage] = []
     for hit in fuse([result.hits for result in found])[:PASSAGES]:
         try:
-            passage = await asyncio.to_thread(
-                corpus.read, hit.document, principal=principal, start=hit.start, limit=hit.end - hit.start
-            )
+            passage = await asyncio.to_thread(read_whole, hit, corpus=corpus, principal=principal)
         except CitehoundError:  # it went between search and read
             continue
         passages.append(passage)
@@ -139,6 +137,17 @@ async def _search(
         )
     )
     return result
+
+
+def read_whole(hit: SearchHit, *, corpus: Corpus, principal: Principal) -> Passage:
+    """The hit's whole chunk (a page may end before it does, so this reads on)."""
+    passage = corpus.read(hit.document, principal=principal, start=hit.start, limit=max(1, hit.end - hit.start))
+    while passage.end < hit.end:
+        more = corpus.read(hit.document, principal=principal, start=passage.end, limit=hit.end - passage.end)
+        if more.end <= passage.end:
+            break
+        passage = replace(passage, text=passage.text + more.text, end=more.end, next_start=more.next_start)
+    return replace(passage, section=hit.section)
 
 
 def short_query(question: str) -> str:

@@ -22,7 +22,7 @@ from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Find, Ledger, Search
 from .index import Principal
-from .security import visible
+from .security import redact, visible
 from .tracing import search_span, tool_span
 
 Effect = Literal["read", "egress", "write"]
@@ -39,6 +39,9 @@ SNIPPET_CHARS = 300
 OUTLINE_CHARS = 3000
 _RESERVED = frozenset({"query", "only_current", "k"})
 _HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "seen"})
+
+
+_DEFAULTS: Mapping[str, Any] = {"only_current": True, "k": 6, "start": 0, "filters": {}, "section": ""}
 
 
 class ToolRefused(Exception):
@@ -101,6 +104,7 @@ def search_source(
     filters: Mapping[str, str] | None = None,
     only_current: bool = True,
     k: int = 6,
+    agent: str = "main",
 ) -> SearchResult:
     """One search as a tool makes it: bounded query and `k`, at most two hits per document."""
     query = query.strip()
@@ -108,15 +112,18 @@ def search_source(
         raise ToolRefused("query is empty: give the words to look for")
     if len(query) > MAX_QUERY:
         raise ToolRefused(f"query has {len(query)} characters, at most {MAX_QUERY}: give the few words that matter")
-    return corpus.search(
-        source,
-        query,
-        principal=principal,
-        filters=filters or None,
-        only_current=only_current,
-        k=max(1, min(k, MAX_HITS)),
-        per_document=2,
-    )
+    with search_span(source=source or "all", query=query, filters=filters, agent=agent) as traced:
+        result = corpus.search(
+            source,
+            query,
+            principal=principal,
+            filters=filters or None,
+            only_current=only_current,
+            k=max(1, min(k, MAX_HITS)),
+            per_document=2,
+        )
+        traced.returned([_place(Reference(document=h.document, section=h.section)) for h in result.hits])
+    return result
 
 
 def read_page(
@@ -393,8 +400,11 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
                 "total": found.total,
                 "passages": [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in passages],
             }
+            notes = list(found.notes)
             if len(passages) < found.total:
-                shown["notes"] = [f"{len(passages)} of {found.total} places shown; use a longer phrase, or read on"]
+                notes.append(f"{len(passages)} of {found.total} places shown; use a longer phrase, or read on")
+            if notes:
+                shown["notes"] = notes
             if len(passages) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
                 break
             passages.pop()
@@ -565,6 +575,8 @@ class _StepState:
     result_tokens: int = RESULT_TOKENS
     notes: list[str] = field(default_factory=list[str])
     closed: str | None = None
+    latest: asyncio.Event | None = None
+    """Set once the call started last is recorded."""
 
 
 class Toolbox:
@@ -612,57 +624,62 @@ class Toolbox:
         self._step.result_tokens = min(tokens, RESULT_TOKENS)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs one call. Never raises but for cancellation."""
+        """Runs one call and records it in the order of starting. Never raises but for cancellation."""
+        before, mine = self._step.latest, asyncio.Event()
+        self._step.latest = mine
+        try:
+            return await self._call(name, arguments, before)
+        finally:
+            mine.set()
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], before: asyncio.Event | None) -> dict[str, Any]:
         step = self._step
-        number = step.number
         step.calls += 1
         arguments = {k: v for k, v in arguments.items() if v is not None}
-        self._emit(ToolCalled(step=number, tool=name, arguments=arguments, agent=self._agent))
+        self._emit(ToolCalled(step=step.number, tool=name, arguments=arguments, agent=self._agent))
         tool = self._by_name.get(name)
         began = time.perf_counter()
+        got = await self._attempt(name, arguments, tool, step)
+        if before is not None:
+            await before.wait()
+        seconds = round(time.perf_counter() - began, 6)
+        if isinstance(got, Finding):
+            return self._keep(step, name, arguments, self._short(got, step), seconds=seconds)
+        if isinstance(got, _Made):
+            return self._repeated(step, name, arguments, tool, got)
+        return self._failed(step, name, arguments, tool, got, seconds=seconds)
+
+    async def _attempt(
+        self, name: str, arguments: dict[str, Any], tool: Tool | None, step: _StepState
+    ) -> Finding | _Made | str:
+        """What the call found, the call that it repeats, or what is wrong with it."""
         if step.closed is not None:
-            return self._failed(number, name, arguments, step.closed, tool=tool)
+            return step.closed
         if step.calls > MAX_CALLS:
-            error = f"refused: at most {MAX_CALLS} calls in one step; ask again in the next"
-            return self._failed(number, name, arguments, error, tool=tool)
+            return f"refused: at most {MAX_CALLS} calls in one step; ask again in the next"
         if tool is None:
-            error = f"no tool {name!r}: there are {', '.join(self._by_name)}"
-            return self._failed(number, name, arguments, error, tool=None)
-        key = _call_key(name, arguments)
-        made = self._made.get(key)
-        if made is not None:
-            made.times += 1
-            if made.times >= 3:
-                self.no_progress = True
-            if made.stands:
-                return self._repeated(number, tool, arguments, made)
+            return f"no tool {name!r}: there are {', '.join(self._by_name)}"
+        made = self._made.get(key := _call_key(name, arguments))
+        if made is None:
+            made = self._made[key] = _Made(step=step.number)
         else:
-            made = self._made[key] = _Made(step=number)
+            made.times += 1
+            self.no_progress = self.no_progress or made.times >= 3
+            if made.stands:
+                return made
         try:
-            finding = await asyncio.to_thread(self._run, tool, arguments, step)
+            return await asyncio.to_thread(self._run, tool, arguments, step)
         except (ToolRefused, CitehoundError) as problem:
             made.stands = False
-            return self._failed(number, name, arguments, str(problem), tool=tool, began=began)
+            return str(problem)
         except Exception as problem:
             made.stands = False
-            error = f"{name} failed ({type(problem).__name__}: {problem}); try another call"
-            return self._failed(number, name, arguments, error, tool=tool, began=began)
-        return self._keep(number, tool, arguments, self._short(finding, step), seconds=time.perf_counter() - began)
+            return f"{name} failed ({type(problem).__name__}: {problem}); try another call"
 
     def _run(self, tool: Tool, arguments: dict[str, Any], step: _StepState) -> Finding:
         with tool_span(tool=tool.name, arguments=arguments, step=step.number, agent=self._agent) as traced:
             finding = tool.run(arguments, step.result_tokens)
-            traced.returned([place(r) for r in finding.returned])
-            search = finding.search
-            if search is not None:
-                with search_span(
-                    source=search.source,
-                    query=search.query,
-                    filters=dict(search.filters),
-                    step=step.number,
-                    agent=self._agent,
-                ) as searched:
-                    searched.returned([place(r) for r in finding.returned])
+            traced.returned([_place(r) for r in finding.returned])
             return finding
 
     def _short(self, finding: Finding, step: _StepState) -> Finding:
@@ -695,14 +712,14 @@ class Toolbox:
         )
 
     def _keep(
-        self, step: int, tool: Tool, arguments: dict[str, Any], finding: Finding, *, seconds: float
+        self, step: _StepState, name: str, arguments: dict[str, Any], finding: Finding, *, seconds: float
     ) -> dict[str, Any]:
-        ledger, agent = self._ledger, self._agent
+        ledger, agent, number = self._ledger, self._agent, step.number
         if finding.search is not None:
             ledger.saw(finding.search, finding.hits)
             self._emit(
                 Hits(
-                    step=step,
+                    step=number,
                     source=finding.search.source,
                     query=finding.search.query,
                     filters=dict(finding.search.filters),
@@ -717,64 +734,67 @@ class Toolbox:
             for passage in finding.passages:
                 ledger.read(passage)
         for p in finding.passages:
-            self._emit(Read(step=step, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
-        ledger.called(
-            Call(
-                step=step,
-                tool=tool.name,
-                arguments=arguments,
-                source=finding.source,
-                returned=finding.returned,
-                seconds=round(seconds, 6),
-                agent=agent,
-            )
-        )
-        return self._noted(finding.result)
+            self._emit(Read(step=number, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
+        self._record(step, name, arguments, source=finding.source, returned=finding.returned, seconds=seconds)
+        return self._noted(finding.result, step)
 
-    def _repeated(self, step: int, tool: Tool, arguments: dict[str, Any], made: _Made) -> dict[str, Any]:
+    def _repeated(
+        self, step: _StepState, name: str, arguments: dict[str, Any], tool: Tool | None, made: _Made
+    ) -> dict[str, Any]:
         note = f"same call as step {made.step}; its result stands above"
         if made.times >= 3:
             note += "; this goes in circles: give the final answer now"
-        self._ledger.called(
-            Call(step=step, tool=tool.name, arguments=arguments, source=tool.source, error=note, agent=self._agent)
-        )
-        return self._noted({"repeated": True, "note": note})
+        self._record(step, name, arguments, source=tool.source if tool else None, error=note)
+        return self._noted({"repeated": True, "note": note}, step)
 
     def _failed(
         self,
-        step: int,
+        step: _StepState,
         name: str,
         arguments: dict[str, Any],
+        tool: Tool | None,
         error: str,
         *,
-        tool: Tool | None,
-        began: float | None = None,
+        seconds: float,
     ) -> dict[str, Any]:
-        error = " ".join(visible(error).split())[:500]
-        seconds = 0.0 if began is None else time.perf_counter() - began
-        self._emit(ToolFailed(step=step, tool=name, error=error, agent=self._agent))
+        error = " ".join(redact(visible(error)).split())[:500]
+        self._emit(ToolFailed(step=step.number, tool=name, error=error, agent=self._agent))
+        self._record(step, name, arguments, source=tool.source if tool else None, error=error, seconds=seconds)
+        return self._noted({"error": error}, step)
+
+    def _record(
+        self,
+        step: _StepState,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        source: str | None,
+        returned: tuple[Reference, ...] = (),
+        error: str | None = None,
+        seconds: float = 0.0,
+    ) -> None:
         self._ledger.called(
             Call(
-                step=step,
+                step=step.number,
                 tool=name,
                 arguments=arguments,
-                source=tool.source if tool else None,
+                source=source,
+                returned=returned,
                 error=error,
-                seconds=round(seconds, 6),
+                seconds=seconds,
                 agent=self._agent,
             )
         )
-        return self._noted({"error": error})
 
-    def _noted(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result with the step's notes, and with every string made visible."""
-        if self._step.notes:
-            result = {**result, "notes": [*result.get("notes", []), *self._step.notes]}
-            self._step.notes = []
+    def _noted(self, result: dict[str, Any], step: _StepState) -> dict[str, Any]:
+        """The result with the step's notes (the first result has them), and with every string made visible."""
+        if step.notes:
+            result = {**result, "notes": [*result.get("notes", []), *step.notes]}
+            step.notes = []
         return {key: _clean(value) for key, value in result.items()}
 
 
-def place(reference: Reference) -> str:
+def _place(reference: Reference) -> str:
     """A reference as traces show it."""
     return reference.document if reference.section is None else f"{reference.document} §{reference.section}"
 
@@ -798,7 +818,7 @@ def _call_key(name: str, arguments: Mapping[str, Any]) -> str:
             if key in ("query", "phrase"):
                 value = value.casefold()
         folded[key] = value
-    for key, default in (("only_current", True), ("k", 6), ("start", 0), ("filters", {}), ("section", "")):
+    for key, default in _DEFAULTS.items():
         if folded.get(key) == default:
             del folded[key]
     return name + json.dumps(folded, sort_keys=True, ensure_ascii=False, default=str)

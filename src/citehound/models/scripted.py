@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -42,7 +42,7 @@ class ScriptedRequest:
     @property
     def tools_withheld(self) -> bool:
         """True on the last draft: function tools are shown but may not be called."""
-        return self.settings.get("tool_choice") == "none"
+        return cast(dict[str, Any], self.settings).get("tool_choice") == "none"
 
 
 Reply = ScriptedCall | Sequence[ScriptedCall] | Draft | str | ModelResponse | Exception
@@ -70,7 +70,7 @@ class ScriptedModel(Model):
     ) -> None:
         super().__init__()
         self._turns = tuple(turns)
-        self._usage = usage
+        self._usage: UsageOf = usage if callable(usage) else _fixed(*usage)
         self._repeat_last = repeat_last
         self._name = name
         self._lock = threading.Lock()
@@ -111,13 +111,13 @@ class ScriptedModel(Model):
             raise turn
         response = turn if isinstance(turn, ModelResponse) else ModelResponse(parts=list(_parts(turn, sent, number)))
         if not response.usage.has_values():
-            response.usage = (
-                RequestUsage(input_tokens=self._usage[0], output_tokens=self._usage[1])
-                if isinstance(self._usage, tuple)
-                else self._usage(sent)
-            )
+            response.usage = self._usage(sent)
         response.model_name = self._name
         return response
+
+
+def _fixed(input_tokens: int, output_tokens: int) -> UsageOf:
+    return lambda _: RequestUsage(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
 def _parts(turn: Reply, sent: ScriptedRequest, number: int) -> Sequence[TextPart | ToolCallPart]:
