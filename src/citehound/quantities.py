@@ -231,6 +231,15 @@ _UNIT_RES = tuple(
         *_OTHER_UNITS.items(),
     )
 )
+_CJK_UNITS = (
+    ("business day", re.compile(r"\s?(?:個?营业日|営業日|个?工作日|영업일)")),
+    ("hour", re.compile(r"\s?(?:時間|小时|小時|시간)")),
+    ("month", re.compile(r"\s?(?:[かヶヵケカ箇]月間?|个月|個月|개월)")),
+    ("week", re.compile(r"\s?(?:週間?|周|星期|주)")),
+    ("year", re.compile(r"\s?(?:年間?|년)")),
+    ("day", re.compile(r"\s?(?:日間?|天|일)")),
+    ("minute", re.compile(r"\s?(?:分間?|分钟|分鐘|분)")),
+)
 _DATA_RE = re.compile(
     r"[ -]?(?:(?P<word>kilo|mega|giga|tera|peta)?(?P<wkind>bytes?|octets?|bits?)|(?P<p>[kKMGTP])(?P<i>i)?(?P<kind>B|b|bit|o))(?![\w])"
 )
@@ -421,11 +430,13 @@ def _after_amount(text: str, at: int) -> bool:
 
 # --- names and numbers ----------------------------------------------------------------------------------------------
 
+_LETTER = r"[^\W\d_\u3040-\u9fff\uac00-\ud7af]"
 _NAME = re.compile(
-    r"(?<![\w.,-])(?:[^\W\d_]{1,12}-\d+(?:[-.]\w+)*|[^\W\d_]+\d+(?:\.\d+)*[^\W_]*(?:-\w+)*|\d+[xX]\d+|\d+/\d+)(?![\w])"
+    rf"(?<![^\W\u3040-\u9fff\uac00-\ud7af])(?<![.,-])(?:{_LETTER}{{1,12}}-\d+(?:[-.][A-Za-z0-9]+)*"
+    rf"|{_LETTER}+\d+(?:\.\d+)*(?:{_LETTER}|\d)*(?:-[A-Za-z0-9]+)*|\d+[xX]\d+|\d+/\d+)(?![^\W\u3040-\u9fff\uac00-\ud7af])"
 )
 _NUMBER = re.compile(
-    r"(?<![\w.])(?<!\d,)(?P<sign>(?<![^\s(])[-−–])?(?P<n>\d{1,3}(?:[\u00a0\u202f\u2009' ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*)"
+    r"(?<![^\W\u3040-\u9fff\uac00-\ud7af])(?<!\.)(?<!\d,)(?P<sign>(?<![^\s(])[-−–])?(?P<n>\d{1,3}(?:[\u00a0\u202f\u2009' ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*)"
 )
 _ORDINAL_AFTER = re.compile(r"(?:st|nd|rd|th|º|ª|er|e|ème)(?!\w)")
 _A_PERIOD = re.compile(
@@ -592,7 +603,7 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
         # "twenty-four (24) hours"
         repeat = re.match(r"\s?\((?:\d+|[^\W\d_]+(?:[- ][^\W\d_]+)?)\)", text[end : end + 40])
         at = end + (repeat.end() if repeat else 0)
-        for name, pattern in _UNIT_RES:
+        for name, pattern in (*_CJK_UNITS, *_UNIT_RES):
             match = pattern.match(text, at)
             if match is not None and not (name == "times" and match.group().strip() in ("x", "×", "mal")):
                 unit, end = name, match.end()
@@ -748,7 +759,7 @@ def derivations(text: str, found: Iterable[Quantity]) -> tuple[Derivation, ...]:
 
 def compute(values: Sequence[Fraction], operators: Sequence[str]) -> Fraction | None:
     """The value of an expression, products before sums; None when it divides by zero."""
-    terms = list(values[:1])
+    terms: list[Fraction] = [values[0]]
     signs: list[str] = []
     for operator, value in zip(operators, values[1:], strict=True):
         if operator == "*":

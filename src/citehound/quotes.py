@@ -1,7 +1,7 @@
 """Where a quote stands in a text: folding, matching, sentences and clipped words; knows nothing of runs or verdicts.
 
-Offsets are code points into the text as given, half-open. Matching is verbatim after exactly these foldings: white space,
-Unicode form, soft hyphens, zero-width characters, typographic quotes and dashes, table separators. Case counts.
+Offsets are code points into the text as given, half-open. Matching is verbatim after exactly these foldings: white
+space, Unicode form, soft hyphens, zero-width characters, typographic quotes and dashes, table separators. Case counts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
 
 def render_text(claims: Sequence[Claim], missing: Sequence[Gap] = ()) -> str:
-    """Each claim followed by `[document §section]` for every verified citation, marks for the rest, then what is missing.
+    """Each claim with `[document §section]` per verified citation, marks for the rest, then what is missing.
 
     Only code writes square brackets: those of a claim's own words become round ones, so no claim can look cited.
     """

@@ -374,7 +374,7 @@ def _names(document: Document, name: str) -> bool:
 
 
 def check_document(name: str, library: _Library) -> tuple[Document | None, str]:
-    """The document that a citation names, or None and why not. No repair: brackets, look-alikes and the like never do."""
+    """The document that a citation names, or None and why not. No repair of any kind."""
     wrong = _suspicious(name)
     if wrong is not None:
         return None, f"the name {wrong}"
@@ -616,7 +616,7 @@ def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
             if match["n"] in numbers:
                 spans.append(Span(start=match.start(), end=match.end()))
         for match in _DOTTED.finditer(text):
-            if match["n"] in numbers and not re.match(r"[ -]?(?:[€$£]|[^\W\d_]+s\b)", text[match.end() :]):
+            if match["n"] in numbers:
                 spans.append(Span(start=match.start(), end=match.end()))
         versions = {document.metadata.get("version", "").lstrip("vV")}
         versions |= {m["n"] for m in _VERSION.finditer(f"{document.title} {re.sub(r'[-_/]', ' ', document.id)}")}
@@ -646,7 +646,7 @@ def _is_metadata(quantity: Quantity, cited: Sequence[_Cited]) -> bool:
 
 
 def is_derived(quantity: Quantity, expressions: Sequence[Derivation], stated: Sequence[Quantity]) -> bool:
-    """True for an operand of an expression that is stated, and for a value that an expression of such operands gives."""
+    """True for a stated operand of an expression, and for a value that an expression of such operands gives."""
     for expression in expressions:
         choices = [_stated_operand(o, stated) for o in expression.operands]
         if not all(choices):
