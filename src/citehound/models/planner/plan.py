@@ -21,6 +21,7 @@ from .words import (
     fold,
     has_value,
     is_changelog,
+    is_simple,
     is_yes_no,
     months,
     parts_asked,
@@ -74,7 +75,11 @@ class Focus:
     ranked: tuple[Source, ...]
     """Sources, the likeliest first."""
     scores: Mapping[str, float]
+    home: frozenset[str]
+    """Sources to stay in, because the question names them or their one owner; empty when any may help."""
     compound: bool
+    simple: bool
+    """One plain thing is asked, which one passage may answer."""
     judging: bool
     change: bool
     older: bool
@@ -129,6 +134,7 @@ def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
     titled = tuple(d for title in mentioned(question, names) for d in documents_titled(title, names))
     total = sum(weights.values()) or 1.0
     scores: dict[str, float] = {}
+    home: set[str] = set()
     question_words = {w.stem for w in words(question, language=language)}
     for source in state.sources:
         best = 0.0
@@ -143,7 +149,11 @@ def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
         score += 0.4 * bool(named) + 0.5 * bool(filters[source.name])
         score += 0.4 * any(d.startswith(source.name + "/") for d in titled)
         scores[source.name] = score
+        if any(len(source.filters[key]) == 1 for key in filters[source.name]):
+            home.add(source.name)
     ranked = tuple(sorted(state.sources, key=lambda s: -scores[s.name]))
+    if home:
+        ranked = tuple(s for s in ranked if s.name in home)
     judging = is_yes_no(question) or compares(question)
     change = asks_for_change(question)
     return Focus(
@@ -152,7 +162,9 @@ def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
         titled=titled,
         ranked=ranked,
         scores=scores,
+        home=frozenset(home),
         compound=(judging and compares(question)) or parts_asked(question) > 2,
+        simple=is_simple(question),
         judging=judging,
         change=change,
         older=asks_for_older(question),
@@ -237,14 +249,14 @@ def clause_cover(clause: str, scored: list[Scored], state: State, weigh: Weights
     return best
 
 
-def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> bool:
+def covered(state: State, weigh: Weights, scored: list[Scored], *, least: float) -> bool:
     """True when every part of the question has a place that holds its rare words and a fitting value."""
     if not scored:
         return False
     for clause in clauses(state.question):
         if len(words(clause, language=state.language)) < 2:
             continue
-        if clause_cover(clause, scored, state, weigh)[0] < 0.55:
+        if clause_cover(clause, scored, state, weigh)[0] < least:
             return False
     return True
 
@@ -536,6 +548,8 @@ def _elsewhere(document: str, focus: Focus, state: State) -> list[str]:
     """Other sources first, the document's own last."""
     own = source_of(document)
     others = [s.name for s in focus.ranked if s.name != own]
+    if own in focus.home:
+        return [own, *others]
     return [*others, own] if own in {s.name for s in state.sources} else others
 
 
@@ -569,7 +583,7 @@ def first_searches(state: State, focus: Focus, weigh: Weights) -> list[Planned]:
     chosen = [ranked[0]]
     for source in ranked[1:]:
         score = focus.scores[source.name]
-        close = score >= 0.75 * top or (top < 0.45 and score > 0.5 * top)
+        close = score >= 0.8 * top or top < 0.35
         if focus.compound:
             close = score >= 0.45 * top or len(chosen) < 2
         if close:
@@ -595,6 +609,8 @@ class Candidate:
     score: float
     why: str
     total_chars: int | None = None
+    phrase: str | None = None
+    """To look for in the document, where reading its section did not show the hit."""
 
 
 def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list[Candidate]:
@@ -610,8 +626,12 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
         asked_total = sum(asked.values()) or 1.0
         first = all(s in focus.weights for s in asked)
         for hit in search.hits:
-            if already_read(hit, state):
-                continue
+            seen = already_read(hit, state)
+            phrase = None
+            if seen:
+                phrase = unseen_phrase(hit, state) if state.has_find else None
+                if phrase is None:
+                    continue
             inside = stems(f"{hit.title} {hit.section or ''} {hit.snippet}", language=language)
             cover = sum(w for s, w in focus.weights.items() if s in inside) / total
             lead = sum(w for s, w in asked.items() if s in inside) / asked_total
@@ -623,7 +643,7 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
             score += 0.3 * bool(search.filters) * (hit.rank < 3)
             score += 0.1 * any(label.startswith("amend") for label in hit.labels)
             if hit.document in read:
-                score -= 0.35
+                score -= 0.35 if phrase is None else 0.1
             if not hit.current:
                 score -= 0.0 if focus.older else 0.5
                 if focus.older and when and _dated(hit.document, when):
@@ -637,6 +657,7 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
                     score=score,
                     why=f"hit for {search.query!r}",
                     total_chars=hit.total_chars,
+                    phrase=phrase,
                 )
     return sorted(best.values(), key=lambda c: -c.score)
 
@@ -653,6 +674,8 @@ def already_read(hit: Hit, state: State) -> bool:
         if tried.document == hit.document and tried.tool == "read_document":
             if tried.section == hit.section:
                 return True
+            if tried.section is None and hit.section is None:
+                return True
             if tried.section is not None and hit.section is not None and _within(hit.section, tried.section):
                 return True
     for text in state.texts:
@@ -666,6 +689,22 @@ def already_read(hit: Hit, state: State) -> bool:
     return False
 
 
+def unseen_phrase(hit: Hit, state: State) -> str | None:
+    """Words of a hit that none of the document's text shown so far holds, when its section was longer than a page."""
+    snippet = max((p.strip() for p in re.split(r"…|\n", hit.snippet)), key=len, default="")
+    if len(snippet.split()) < 5:
+        return None
+    shown = [fold(t.text) for t in state.texts if t.document == hit.document]
+    long = any(t.next_start is not None for t in state.texts if t.document == hit.document)
+    middle = snippet.split()[1:-1] if len(snippet.split()) > 8 else snippet.split()
+    phrase = " ".join(middle[:8])
+    if not long or any(" ".join(fold(phrase).split()) in " ".join(text.split()) for text in shown):
+        return None
+    if any(t.phrase == phrase and t.document == hit.document for t in state.tried):
+        return None
+    return phrase
+
+
 def _within(section: str, outer: str) -> bool:
     return section == outer or section.startswith((outer + ".", outer + "/"))
 
@@ -676,6 +715,12 @@ def small_documents(lexicon: Lexicon, names: Names) -> bool:
 
 
 def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
+    if candidate.phrase is not None:
+        return Planned(
+            tool="find_in_document",
+            arguments={"document": candidate.document, "phrase": candidate.phrase},
+            why=candidate.why,
+        )
     whole = candidate.total_chars is not None and candidate.total_chars <= 6000
     unread = candidate.document not in {t.document for t in state.texts}
     if candidate.section is None or whole or (candidate.total_chars is None and small and unread):
@@ -704,9 +749,11 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
         (t.step for t in state.texts), default=0
     )
-    done = not focus.compound and covered(state, focus, weigh, scored)
-    if done:
-        return []
+    if not focus.compound:
+        tried = len(state.searches) >= SINGLE_SEARCHES
+        least = (0.3 if tried else 0.45) if focus.simple else 0.65
+        if covered(state, weigh, scored, least=least):
+            return []
 
     ranked = candidates(state, focus, weigh, names) if state.has_read else []
     planned: list[Planned] = []

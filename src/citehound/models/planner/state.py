@@ -140,7 +140,9 @@ class Weights:
         """Weight of a word or stem; rare ones weigh up to log(passages)."""
         if word not in self._known:
             frequency = min(self._lexicon.frequency(word), self._passages)
-            self._known[word] = log(1 + (self._passages - frequency + 0.5) / (frequency + 0.5))
+            # A word that stands nowhere can neither be found nor be missed: it must not outweigh those that can.
+            weight = log(1 + (self._passages - frequency + 0.5) / (frequency + 0.5))
+            self._known[word] = weight if frequency else 0.3 * weight
         return self._known[word]
 
     def of(self, text: str) -> dict[str, float]:

@@ -362,6 +362,27 @@ def parts_asked(question: str) -> int:
     return sum(1 for c in clauses(question) if _INTERROGATIVE.search(c) or _YES_NO.search(c))
 
 
+_STRONG_CHANGE = re.compile(
+    r"\b(?:still|changed?|before|previous(?:ly)?|formerly|former|lowered|raised|reduced|no longer|stop(?:ped)?|"
+    r"used to|since when|"
+    r"since which|about to|later|replaced|removed|out of date|up to date|recently|any ?more|noch|bisher|früher|"
+    r"geändert|ainda|antes|"
+    r"mudou|todavía|aún|cambió|encore|avant|changé)\b",
+    re.IGNORECASE,
+)
+
+
+def is_simple(question: str) -> bool:
+    """True for one sentence that asks at most two things, compares nothing and asks for no change."""
+    found = [s for s in re.split(r"(?<=[.?!])\s+", question.strip()) if s]
+    return (
+        len(found) == 1
+        and parts_asked(question) <= 2
+        and not (_YES_NO.search(question) and compares(question))
+        and not _STRONG_CHANGE.search(question)
+    )
+
+
 def is_yes_no(question: str) -> bool:
     last = clauses(question)
     return any(_YES_NO.search(c) for c in last)
