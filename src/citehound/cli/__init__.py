@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -27,7 +27,7 @@ _BUG = (
 class App(click.Group):
     """The group of commands; turns every exception into one line on stderr and an exit code."""
 
-    def main(
+    def main(  # pyright: ignore[reportIncompatibleMethodOverride] - one signature instead of click's two overloads
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -36,10 +36,17 @@ class App(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
+        """As click's, but exits with our codes, and with one line for any error."""
+
+        def plain() -> Any:
+            return super(App, self).main(
+                args, prog_name or "citehound", complete_var, False, windows_expand_args, **extra
+            )
+
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            return plain()
         prepare_streams()
-        code = self._run(args, prog_name or "citehound", complete_var, extra)
+        code = _guarded(plain)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -47,43 +54,45 @@ class App(click.Group):
                 _silence()
         sys.exit(code)
 
-    def _run(self, args: Sequence[str] | None, prog_name: str, complete_var: str | None, extra: dict[str, Any]) -> int:
-        try:
-            done = super().main(args, prog_name, complete_var, False, True, **extra)
-            return done if isinstance(done, int) else 0
-        except click.exceptions.Exit as stop:
-            return stop.exit_code
-        except (click.Abort, KeyboardInterrupt):
-            err("interrupted")
-            return 130
-        except BrokenPipeError:
-            _silence()
+
+def _guarded(command: Callable[[], Any]) -> int:
+    """Runs a command and gives its exit code; whatever it raises becomes one line on stderr."""
+    try:
+        done = command()
+        return done if isinstance(done, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        err("interrupted")
+        return 130
+    except BrokenPipeError:
+        _silence()
+        return 1
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "citehound"
+        err(f"error: {_line(error.format_message())} (see '{where} --help')")
+        return 2
+    except click.ClickException as error:
+        err(f"error: {_line(error.format_message())}")
+        return 2
+    except Gate as gate:
+        err(f"gate not met: {_line(str(gate))}")
+        return 3
+    except UsageError as error:
+        err(f"error: {_line(str(error))}")
+        return 2
+    except CitehoundError as error:
+        err(f"error: {_line(str(error))}")
+        return 1
+    except Exception as error:
+        if os.environ.get("CITEHOUND_DEBUG") == "1":
+            raise
+        if isinstance(error, OSError) and error.strerror:
+            place = f" {error.filename!r}" if error.filename is not None else ""
+            err(f"error: {_line(error.strerror)}{place}; check the disk and the permissions")
             return 1
-        except click.UsageError as error:
-            where = error.ctx.command_path if error.ctx else prog_name
-            err(f"error: {_line(error.format_message())} (see '{where} --help')")
-            return 2
-        except click.ClickException as error:
-            err(f"error: {_line(error.format_message())}")
-            return 2
-        except Gate as gate:
-            err(f"gate not met: {_line(str(gate))}")
-            return 3
-        except UsageError as error:
-            err(f"error: {_line(str(error))}")
-            return 2
-        except CitehoundError as error:
-            err(f"error: {_line(str(error))}")
-            return 1
-        except Exception as error:
-            if os.environ.get("CITEHOUND_DEBUG") == "1":
-                raise
-            if isinstance(error, OSError) and error.strerror:
-                place = f" {error.filename!r}" if error.filename is not None else ""
-                err(f"error: {_line(error.strerror)}{place}; check the disk and the permissions")
-                return 1
-            err("error: " + _BUG.format(what=_line(f"{type(error).__name__}: {error}")[:200]))
-            return 1
+        err("error: " + _BUG.format(what=_line(f"{type(error).__name__}: {error}")[:200]))
+        return 1
 
 
 def _silence() -> None:

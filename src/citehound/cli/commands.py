@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -232,7 +232,7 @@ def _ask(
 
 
 @contextmanager
-def _terminating() -> Iterator[None]:
+def _terminating() -> Generator[None]:
     """SIGTERM is an interrupt like Ctrl-C, so that the run is recorded."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +222,7 @@ class JsonLines:
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[Emit]:
+def progress(what: str) -> Generator[Emit]:
     """Gives an `Emit` for `Progress` events: a bar on a terminal, else one line at the start."""
     if not sys.stderr.isatty():
         err(f"{what} ...")

@@ -1,0 +1,76 @@
+# Everything a person or CI runs. Needs Python 3.11 or later and make, nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+EVAL_VENV ?= .venv-eval
+WORKERS ?= 2
+
+.PHONY: demo test check format bench test-crash test-eval lock clean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
+	@$(BIN)/citehound demo
+
+test: $(VENV)/.developed  ## run the tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+check: $(VENV)/.developed  ## format, lint, types, import contract, tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+format: $(VENV)/.developed  ## put the code into shape
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.developed  ## measure; the tables say what
+	$(BIN)/python benchmarks/paths.py
+	$(BIN)/python benchmarks/index.py
+
+test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again and again
+	$(BIN)/python -m pytest -m slow tests/crash
+
+test-eval: $(EVAL_VENV)/.developed  ## the tests at the other end of the supported range (citehound[eval])
+	$(EVAL_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
+
+lock: $(VENV)/.developed  ## resolve the development dependencies anew
+	for set in dev eval; do \
+		$(BIN)/uv --quiet pip compile --universal --python-version 3.11 --upgrade --no-header --no-emit-index-url \
+			--no-emit-find-links --no-annotate $$([ $$set = eval ] && echo --extra eval) \
+			pyproject.toml requirements/$$set.in -o requirements/$$set.txt || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV)/.installed $(VENV)/.developed $(EVAL_VENV) build dist .pytest_cache .ruff_cache .hypothesis
+
+# A stamp says that an environment is as pyproject.toml and the lock want it.
+
+define new_venv
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Citehound needs Python 3.11 or later; $(PYTHON) is %d.%d. Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" % sys.version_info[:2])'
+	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1) || \
+		{ echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; rm -rf $(1); exit 1; }
+endef
+
+$(VENV)/.installed: pyproject.toml requirements/dev.txt
+	$(call new_venv,$(VENV))
+	@echo "installing Citehound into $(VENV) ..." >&2
+	@$(PIP) --constraint requirements/dev.txt --editable .
+	@touch $@
+
+$(VENV)/.developed: pyproject.toml requirements/dev.txt
+	$(call new_venv,$(VENV))
+	@echo "installing Citehound and its development tools into $(VENV) ..." >&2
+	@$(PIP) --requirement requirements/dev.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.installed
+
+$(EVAL_VENV)/.developed: pyproject.toml requirements/eval.txt
+	$(call new_venv,$(EVAL_VENV))
+	@echo "installing citehound[eval] into $(EVAL_VENV) ..." >&2
+	@$(PIP) --requirement requirements/eval.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
