@@ -50,7 +50,8 @@ _BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
 _EXACT_BOOST = 0.4
 _MAX_TERMS = 40
 _HEAP = 48_000_000
-_BATCH_CHARS = 6_000_000
+BATCH_CHARS = 6_000_000
+"""So much text is committed at once, unless `commit` is called before."""
 _ORDINAL_BITS = 24
 _CACHED_DOCUMENTS = 64
 
@@ -473,7 +474,7 @@ class EmbeddedIndex:
                 row = cast(int, db.execute("SELECT row FROM documents WHERE id = ?", (document.id,)).fetchone()[0])
                 self._put_terms(row, _Stored(document=document, chunks=entry.chunks))
                 self._pending_chars += len(document.text) + 200
-                if self._pending_chars > _BATCH_CHARS:
+                if self._pending_chars > BATCH_CHARS:
                     self._commit()
 
     def remove(self, documents: Iterable[str]) -> None:
@@ -542,13 +543,15 @@ class EmbeddedIndex:
         for chunk in stored.chunks:
             body = stems(chunk.text, language)
             context = stems(chunk.context, language)
+            bare = _only_heading(document, chunk)
             whole = f"{document.title}\n{chunk.context}\n{chunk.text}"
             anything = {*body, *context, *extras(whole), *title.split(), *meta.split()}
             record = tantivy.Document()
-            record.add_text("title", title)
-            record.add_text("context", " ".join(context))
             record.add_text("body", " ".join(body))
-            record.add_text("meta", meta)
+            if not bare:
+                record.add_text("title", title)
+                record.add_text("context", " ".join(context))
+                record.add_text("meta", meta)
             record.add_text("any", " ".join(anything))
             record.add_text("document", document.id)
             record.add_unsigned("chunk", (row << _ORDINAL_BITS) | chunk.ordinal)
@@ -973,6 +976,15 @@ _SCHEMA = _schema()
 _NOT_SEARCHED = frozenset(
     {"licence", "license", "bytes", "sha256", "hash", "url", "fictional", "language", "declared_id"}
 )
+
+
+def _only_heading(document: Document, chunk: Chunk) -> bool:
+    """True for a chunk that says no more than the heading of sections below it, which carry it as their context."""
+    section = document.section(chunk.section) if chunk.section else None
+    if section is None or section.end <= chunk.end + 2 or len(chunk.text) > 200:
+        return False
+    text = fold_value(chunk.text)
+    return text in (fold_value(section.title), fold_value(f"{section.number or ''} {section.title}"))
 
 
 # -- packing

@@ -1,0 +1,394 @@
+"""What every search backend must do: a class of tests that a backend inherits, giving `make_index`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import date
+
+import pytest
+
+from citehound.documents import Chunk, Document, Section
+from citehound.index import OWNER, FileState, Index, IndexEntry
+
+TODAY = date(2025, 6, 1)
+MakeIndex = Callable[[], Index]
+
+
+def entry(
+    name: str,
+    *paragraphs: str,
+    title: str = "",
+    metadata: Mapping[str, str] | None = None,
+    language: str | None = "en",
+    content_hash: str = "h",
+) -> IndexEntry:
+    """A document 'source/name' with one section and one chunk per paragraph."""
+    source, _, rest = name.partition("/")
+    text = "\n\n".join(paragraphs)
+    sections: list[Section] = []
+    chunks: list[Chunk] = []
+    at = 0
+    for ordinal, part in enumerate(paragraphs):
+        end = at + len(part)
+        section = f"{ordinal + 1}"
+        sections.append(Section(id=section, title=f"Part {section}", level=1, start=at, end=end, number=section))
+        chunks.append(
+            Chunk(
+                document=name,
+                ordinal=ordinal,
+                section=section,
+                start=at,
+                end=end,
+                text=part,
+                context=f"{title} > Part {section}",
+            )
+        )
+        at = end + 2
+    return IndexEntry(
+        document=Document(
+            id=name,
+            source=source,
+            path=f"{rest}.md",
+            title=title or rest,
+            text=text,
+            sections=tuple(sections),
+            metadata=dict(metadata or {}),
+            language=language,
+        ),
+        chunks=tuple(chunks),
+        state=FileState(source=source, path=f"{rest}.md", document=name, content_hash=content_hash, metadata_hash="m"),
+    )
+
+
+def filled(index: Index, *entries: IndexEntry) -> Index:
+    index.add(entries)
+    index.commit()
+    return index
+
+
+def found(index: Index, query: str, **options: object) -> list[str]:
+    result = index.search(query, principal=OWNER, **options)  # type: ignore[arg-type]
+    return [hit.document for hit in result.hits]
+
+
+class IndexConformance:
+    """Inherit, and give a fixture `make_index` that makes an empty, writable index whose today is `TODAY`."""
+
+    # -- finding
+
+    def test_a_word_finds_its_document_and_the_span_of_its_chunk(self, make_index: MakeIndex) -> None:
+        one = entry("a/x", "Nothing here.", "Encryption at rest is needed.", title="Rules")
+        index = filled(make_index(), one, entry("a/y", "Catering and cleaning."))
+        hits = index.search("encryption", principal=OWNER).hits
+        assert [h.document for h in hits] == ["a/x"]
+        assert one.document.text[hits[0].start : hits[0].end] == "Encryption at rest is needed."
+        assert hits[0].section == "2"
+        assert hits[0].current and hits[0].score > 0
+
+    def test_inflected_words_are_found_in_the_language_of_the_document(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/en", "The supplier notifies the bank."),
+            entry("a/de", "Die Verträge regeln die Kündigungen.", language="de"),
+            entry("a/fr", "Les données sont chiffrées.", language="fr"),
+        )
+        assert found(index, "notify suppliers") == ["a/en"]
+        assert found(index, "Kündigung") == ["a/de"]
+        assert found(index, "donnée chiffrée") == ["a/fr"]
+
+    @pytest.mark.parametrize("query", ["uberprufung", "ÜBERPRÜFUNG", "U\u0308berpru\u0308fung", "Überprüfung"])
+    def test_case_accents_and_unicode_form_do_not_matter(self, make_index: MakeIndex, query: str) -> None:
+        index = filled(make_index(), entry("a/de", "Jährliche Überprüfung der Anbieter.", language="de"))
+        assert found(index, query) == ["a/de"]
+
+    @pytest.mark.parametrize(
+        ("query", "document"),
+        [("加密", "a/zh"), ("税", "a/zh"), ("暗号化", "a/ja"), ("암호화", "a/ko"), ("ข้อมูล", "a/th")],
+    )
+    def test_a_word_inside_a_sentence_without_spaces_is_found(
+        self, make_index: MakeIndex, query: str, document: str
+    ) -> None:
+        index = filled(
+            make_index(),
+            entry("a/zh", "供应商必须对客户数据进行加密并缴税。", language="zh"),
+            entry("a/ja", "顧客のデータは保存時に暗号化される。", language="ja"),
+            entry("a/ko", "고객 데이터는 암호화되어야 한다.", language="ko"),
+            entry("a/th", "ผู้ให้บริการต้องเข้ารหัสข้อมูลลูกค้า", language="th"),
+        )
+        assert found(index, query) == [document]
+
+    def test_title_section_and_metadata_are_searched(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/x", "Text.", title="Outsourcing Policy"),
+            entry("a/y", "Other text.", metadata={"supplier": "Gamma"}),
+        )
+        assert found(index, "outsourcing") == ["a/x"]
+        assert found(index, "gamma") == ["a/y"]
+
+    def test_a_title_counts_more_than_a_mention(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/mention", "Suppliers follow the retention rules of the bank.", title="Suppliers"),
+            entry("a/about", "Files are kept for ten years after the end.", title="Retention"),
+        )
+        assert found(index, "retention")[0] == "a/about"
+
+    def test_numbers_with_dots_are_found_as_a_whole(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Version 7.25 is out."), entry("a/y", "Steps 25 and 7 are out."))
+        assert found(index, "7.25")[0] == "a/x"
+
+    @pytest.mark.parametrize(
+        "query",
+        ["", "   ", '"', '"open phrase', "AND", "a AND", "OR OR", "NOT", "(", "[a TO", "field:value", "*", "?", "~2",
+         "^", "\\", "a" * 10_000, "word " * 2_000, "\x00", "\ud800", "😀", "-", "+x -y", "'", "/re/", "{}", "!"],
+    )  # fmt: skip
+    def test_no_query_raises(self, make_index: MakeIndex, query: str) -> None:
+        index = filled(make_index(), entry("a/x", "Some words and others."))
+        index.search(query, principal=OWNER)
+        index.lexicon(principal=OWNER).frequency(query)
+
+    def test_operators_mean_nothing(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption is needed."), entry("a/y", "Catering."))
+        assert found(index, "NOT encryption") == ["a/x"]
+
+    def test_snippets_show_the_words_and_stay_short(self, make_index: MakeIndex) -> None:
+        long = "Filler sentence about nothing in particular. " * 40 + "Keys rotate every month. " + "More filler. " * 90
+        hit = filled(make_index(), entry("a/x", long)).search("rotating keys", principal=OWNER).hits[0]
+        assert "Keys rotate every month" in hit.snippet
+        assert len(hit.snippet) <= 300
+
+    def test_at_most_so_many_hits_per_document(self, make_index: MakeIndex) -> None:
+        many = entry("a/many", *[f"Encryption rule {n}." for n in range(60)])
+        index = filled(make_index(), many, entry("a/one", "There is one long text that mentions encryption somewhere."))
+        assert sorted(found(index, "encryption", per_document=2)) == ["a/many", "a/many", "a/one"]
+        assert len(found(index, "encryption", per_document=100, k=50)) == 50
+
+    def test_k_bounds_the_hits_and_the_best_come_first(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), *[entry(f"a/d{n}", f"Encryption text number {n}.") for n in range(20)])
+        result = index.search("encryption", principal=OWNER, k=5)
+        scores = [hit.score for hit in result.hits]
+        assert len(scores) == 5 and scores == sorted(scores, reverse=True)
+        assert index.search("encryption", principal=OWNER, k=0).hits == ()
+
+    def test_the_same_search_gives_the_same_answer(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), *[entry(f"a/d{n}", "Encryption text.") for n in range(20)])
+        assert found(index, "encryption text") == found(index, "encryption text")
+
+    # -- filters
+
+    def test_filters_narrow_by_source_metadata_and_documents(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/x", "Encryption.", metadata={"supplier": "Alpha"}),
+            entry("a/y", "Encryption.", metadata={"supplier": "Beta"}),
+            entry("b/z", "Encryption.", metadata={"supplier": "Alpha"}),
+        )
+        assert found(index, "encryption", source="a") == ["a/x", "a/y"]
+        assert found(index, "encryption", filters={"supplier": "Alpha"}) == ["a/x", "b/z"]
+        assert found(index, "encryption", source="a", filters={"supplier": "Alpha"}) == ["a/x"]
+        assert found(index, "encryption", documents=["a/y"]) == ["a/y"]
+        assert found(index, "encryption", documents=[]) == []
+
+    @pytest.mark.parametrize("value", ["cafe munchen", "CAFÉ MÜNCHEN", "Cafe\u0301  Mu\u0308nchen", " Café München "])
+    def test_filter_values_match_without_case_accents_or_unicode_form(self, make_index: MakeIndex, value: str) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", metadata={"supplier": "Café München"}))
+        assert found(index, "encryption", filters={"Supplier": value}) == ["a/x"]
+
+    def test_a_member_of_a_list_matches(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", metadata={"tags": "cloud, bank"}))
+        assert found(index, "encryption", filters={"tags": "bank"}) == ["a/x"]
+
+    def test_an_unknown_value_gives_no_hits_and_the_nearest_values(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", metadata={"supplier": "Alpha"}))
+        result = index.search("encryption", principal=OWNER, filters={"supplier": "Alfa"})
+        assert result.hits == ()
+        assert any("'Alfa'" in note and "'Alpha'" in note for note in result.notes)
+
+    def test_an_unknown_filter_gives_no_hits_and_the_nearest_name(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", metadata={"supplier": "Alpha"}))
+        result = index.search("encryption", principal=OWNER, filters={"suplier": "Alpha"})
+        assert result.hits == ()
+        assert any("'suplier'" in note and "'supplier'" in note for note in result.notes)
+        assert index.list_documents(principal=OWNER, filters={"suplier": "Alpha"}).total == 0
+
+    def test_a_value_of_another_source_is_unknown_here(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/x", "Encryption.", metadata={"supplier": "Alpha"}),
+            entry("b/x", "Encryption.", metadata={"supplier": "Beta"}),
+        )
+        result = index.search("encryption", principal=OWNER, source="a", filters={"supplier": "Beta"})
+        assert result.hits == () and result.notes
+
+    # -- versions
+
+    def test_what_does_not_hold_is_hidden_counted_and_can_be_asked_for(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("p/v2", "Encryption rules, third edition.", metadata={"status": "superseded", "superseded_by": "v3"}),
+            entry("p/v3", "Encryption rules.", metadata={"status": "current", "supersedes": "v2"}),
+            entry("p/v4", "Encryption rules.", metadata={"status": "Draft"}),
+        )
+        result = index.search("encryption", principal=OWNER)
+        assert [h.document for h in result.hits] == ["p/v3"]
+        assert result.hidden_superseded == 2
+        all_versions = index.search("encryption", principal=OWNER, only_current=False)
+        labels = {h.document: (h.current, h.labels) for h in all_versions.hits}
+        assert labels == {
+            "p/v2": (False, ("superseded by p/v3",)),
+            "p/v3": (True, ()),
+            "p/v4": (False, ("draft",)),
+        }
+        assert all_versions.hidden_superseded == 0
+
+    def test_a_document_is_superseded_by_the_word_of_its_successor(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(), entry("p/old", "Encryption."), entry("p/new", "Encryption.", metadata={"supersedes": "old"})
+        )
+        assert found(index, "encryption") == ["p/new"]
+        info = index.info("p/old", principal=OWNER)
+        assert info is not None and not info.current and info.superseded_by == ("p/new",)
+
+    def test_it_holds_again_when_the_successor_is_removed(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(), entry("p/old", "Encryption."), entry("p/new", "Encryption.", metadata={"supersedes": "old"})
+        )
+        index.remove(["p/new"])
+        index.commit()
+        assert found(index, "encryption") == ["p/old"]
+
+    @pytest.mark.parametrize("metadata", [{"status": "draft"}, {"effective": "2025-06-02"}])
+    def test_a_successor_that_does_not_hold_yet_hides_nothing(
+        self, make_index: MakeIndex, metadata: dict[str, str]
+    ) -> None:
+        index = filled(
+            make_index(),
+            entry("p/old", "Encryption."),
+            entry("p/new", "Encryption.", metadata={"supersedes": "old", **metadata}),
+        )
+        assert found(index, "encryption") == ["p/old"]
+
+    def test_an_amended_document_holds_and_is_labelled(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("c/annex", "Encryption."),
+            entry("c/amendment", "Other words.", metadata={"amends": "annex"}),
+        )
+        hit = index.search("encryption", principal=OWNER).hits[0]
+        assert hit.current and hit.labels == ("amended by c/amendment",)
+
+    # -- documents
+
+    def test_a_document_comes_back_as_it_was_given(self, make_index: MakeIndex) -> None:
+        one = entry("a/ü #1", "Text with \u00a0 odd 😀 characters.", "Second.", title="Ü", metadata={"k": "v"})
+        index = filled(make_index(), one)
+        assert index.document("a/ü #1", principal=OWNER) == one.document
+        assert index.document("a/other", principal=OWNER) is None
+        assert index.info("a/other", principal=OWNER) is None
+        assert list(index.ids(principal=OWNER)) == ["a/ü #1"]
+        assert index.paths(principal=OWNER) == {"a/ü #1": "a/ü #1.md"}
+
+    def test_adding_again_replaces(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", "Keys."))
+        filled(index, entry("a/x", "Catering."))
+        assert found(index, "encryption keys") == []
+        assert found(index, "catering") == ["a/x"]
+        assert index.lexicon(principal=OWNER).passages == 1
+
+    def test_adding_twice_in_one_commit_keeps_the_last(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption."), entry("a/x", "Catering."))
+        assert found(index, "encryption") == []
+        assert found(index, "catering") == ["a/x"]
+
+    def test_a_removed_document_is_gone(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption."), entry("a/y", "Encryption."))
+        index.remove(["a/x", "a/unknown"])
+        index.commit()
+        assert found(index, "encryption") == ["a/y"]
+        assert index.document("a/x", principal=OWNER) is None
+        assert "x.md" not in index.files("a")
+
+    def test_listing_pages_filters_and_counts(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            *[entry(f"a/d{n}", "Text.", metadata={"supplier": "Alpha" if n % 2 else "Beta"}) for n in range(8)],
+            entry("a/old", "Text.", metadata={"supplier": "Alpha", "status": "superseded"}),
+            entry("b/z", "Text."),
+        )
+        listed = index.list_documents(principal=OWNER, source="a", filters={"supplier": "alpha"}, limit=2)
+        assert [d.document for d in listed.documents] == ["a/d1", "a/d3"]
+        assert (listed.total, listed.hidden_superseded) == (4, 1)
+        rest = index.list_documents(principal=OWNER, source="a", filters={"supplier": "alpha"}, start=2)
+        assert [d.document for d in rest.documents] == ["a/d5", "a/d7"]
+        assert index.list_documents(principal=OWNER, only_current=False).total == 10
+
+    def test_file_states_are_remembered_with_failures(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption.", content_hash="one"))
+        assert index.files("a")["x.md"].content_hash == "one"
+        failed = FileState(
+            source="a", path="x.md", document="a/x", content_hash="two", metadata_hash="m", error="broken"
+        )
+        index.record_failure(failed)
+        index.commit()
+        assert index.files("a") == {"x.md": failed}
+        assert found(index, "encryption") == []
+        assert index.files("other") == {}
+
+    def test_values_come_most_frequent_first(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            *[entry(f"a/d{n}", "Text.", metadata={"supplier": s}) for n, s in enumerate(["Beta", "Alpha", "Alpha"])],
+        )
+        assert list(index.values("a", "supplier", principal=OWNER)) == ["Alpha", "Beta"]
+        assert list(index.values("a", "nothing", principal=OWNER)) == []
+
+    def test_the_lexicon_counts_stems_and_knows_titles(self, make_index: MakeIndex) -> None:
+        index = filled(
+            make_index(),
+            entry("a/x", "The supplier notifies.", "Nothing.", title="Notices", metadata={"supplier": "Alpha"}),
+            entry("a/y", "A notification of suppliers.", title="Other"),
+        )
+        lexicon = index.lexicon(principal=OWNER)
+        assert lexicon.passages == 3
+        assert lexicon.frequency("suppliers") >= 2
+        assert lexicon.frequency("zebra") == 0
+        assert lexicon.values("a")["supplier"] == ("Alpha",)
+        assert set(lexicon.titles()) == {("a/x", "Notices"), ("a/y", "Other")}
+
+    def test_reading_functions_require_who_asks(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption."))
+        for name in ("search", "document", "info", "list_documents", "ids", "paths", "values", "lexicon"):
+            with pytest.raises(TypeError, match="principal"):
+                getattr(index, name)(
+                    *{"search": ["q"], "document": ["d"], "info": ["d"], "values": ["a", "k"]}.get(name, [])
+                )
+
+    def test_many_threads_read_at_once(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), *[entry(f"a/d{n}", f"Encryption text word{n}.") for n in range(30)])
+        wrong: list[object] = []
+
+        def look(number: int) -> None:
+            try:
+                for n in range(number, number + 10):
+                    assert found(index, f"word{n}") == [f"a/d{n}"]
+                    assert index.document(f"a/d{n}", principal=OWNER) is not None
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=look, args=(n,)) for n in range(0, 20, 4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+
+    def test_an_empty_index_answers(self, make_index: MakeIndex) -> None:
+        index = make_index()
+        assert index.search("encryption", principal=OWNER).hits == ()
+        assert index.list_documents(principal=OWNER).total == 0
+        assert index.lexicon(principal=OWNER).passages == 0
+
+    def test_it_keeps_the_protocol(self, make_index: MakeIndex) -> None:
+        assert isinstance(make_index(), Index)
