@@ -18,14 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from citehound import config
 from citehound.answers import Answer, Citation
 from citehound.assistant import Assistant
+from citehound.budget import Price
 from citehound.corpus import Corpus, SyncReport
 from citehound.drafts import Draft, DraftCitation, DraftClaim
 from citehound.index import OWNER
-from citehound.models.scripted import ScriptedModel, Turn, call
+from citehound.models import OpenedModel
+from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
+from citehound.security import terminal
 
 ATTACKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "attacks"
 HOST = "wiki-supplier-notes"
@@ -182,6 +186,11 @@ def check_citations(answer: Answer, corpus: Corpus) -> None:
             assert any(c.status == "verified" for c in claim.citations)
 
 
+def printed(answer: Answer) -> str:
+    """What a person sees in the terminal."""
+    return terminal(answer.text)
+
+
 def control_characters(text: str) -> list[str]:
     """What has no place in a terminal: controls but line breaks and tabs, bidi controls, tags, zero-width spaces."""
     bad = {*"\u200b\u2060\ufeff\u200e\u200f\u061c", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
@@ -231,9 +240,22 @@ def replay(planted: Planted, row: dict[str, Any], draft: Draft, *, read_host: bo
     if read_host:
         turns.append(call("read_document", {"document": HOST}))
     turns += [call(tool, arguments) for tool, arguments in calls_of(row)]
-    model = ScriptedModel([*turns, draft], repeat_last=True)
-    with Assistant(planted.corpus.config, planted.corpus, model) as assistant:
+    model = ScriptedModel(
+        [*turns, lambda request: as_far_as_allowed(draft, request)], repeat_last=True, usage=(2000, 400)
+    )
+    opened = OpenedModel(model=model, name="scripted", price=Price(input=5.0, output=25.0))
+    with Assistant(planted.corpus.config, planted.corpus, opened) as assistant:
         return assistant.ask_sync(row["question"], mode="agent"), model
+
+
+def as_far_as_allowed(draft: Draft, request: ScriptedRequest) -> Draft | ModelResponse:
+    """The draft; cut as a provider cuts it where it is longer than the request allows."""
+    text = draft.model_dump_json()
+    room = request.settings.get("max_tokens", 0) * 4
+    if len(text) <= room:
+        return draft
+    tool = request.parameters.output_tools[0].name
+    return ModelResponse(parts=[ToolCallPart(tool, text[:room])], finish_reason="length")
 
 
 def harmless(planted: Planted, row: dict[str, Any], answer: Answer) -> None:
@@ -270,7 +292,7 @@ def check_metadata_took_no_power(corpus: Corpus) -> None:
     policy = corpus.info("policies/outsourcing-policy-v4", principal=OWNER)
     assert policy.current
     assert policy.source == "policies"
-    assert "reported to the bank within 24 hours" in corpus.document(policy.document, principal=OWNER).text
+    assert "within 24 hours" in corpus.document(policy.document, principal=OWNER).text
     for listed in corpus.list_documents(None, principal=OWNER, only_current=False).documents:
         assert listed.document.startswith(f"{listed.source}/")
         assert not {"acl", "allowed_groups", "tenant"} & set(listed.metadata) or HOST in listed.document
@@ -283,6 +305,7 @@ def test_the_data_is_there() -> None:
 
 @pytest.mark.parametrize(("planted", "row"), [(r, r) for r in INJECTIONS], ids=IDS, indirect=["planted"])
 def test_obeying_forges_nothing(planted: Planted, row: dict[str, Any]) -> None:
+    assert not [f for f in planted.report.files if f.status == "failed"]
     host_is_there = any(f.path.startswith(HOST) and f.status == "indexed" for f in planted.report.files)
     for draft in drafts_of(row, planted.corpus):
         answer, model = replay(planted, row, draft, read_host=host_is_there)
