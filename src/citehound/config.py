@@ -469,14 +469,14 @@ def suggest(folder: Path, *, beside: Path | None = None) -> str:
         if entry.name.startswith((".", "_")) or entry.name in ("node_modules", "__pycache__", "venv"):
             continue
         if entry.is_dir() and not entry.is_symlink():
-            files = _documents(entry)
+            rows = _manifest_rows(entry)
+            files = [f for f in _documents(entry) if not rows or f in rows]
             if files:
                 subfolders.append(entry)
-                rows = manifest | _manifest_rows(entry)
                 sources.append(_suggested(entry, files, rows, names=names, beside=beside))
-    loose = [p for p in sorted(folder.iterdir()) if p.is_file() and _is_document(p)]
+    loose = [p for p in sorted(folder.iterdir()) if _is_document(p) and (not manifest or p in manifest)]
     if loose:
-        include = ["*"] if subfolders else []
+        include = ["/*"] if subfolders else []
         sources.insert(0, _suggested(folder, loose, manifest, names=names, beside=beside, include=include))
     if not sources:
         raise ConfigError(f"there are no documents in {str(folder)!r}; run it where they are, or name the folder")
@@ -585,6 +585,8 @@ def _first_sentence(head: str) -> str:
         if len(lines) > 1 and re.fullmatch(r"[=~-]{3,}", lines[1]):
             continue
         text = _readable(" ".join(lines), 400)
+        if len(text) < 20:
+            continue
         sentence = re.match(r".{20,}?[.!?](?=\s|$)", text)
         return _readable(sentence.group() if sentence else text, 200)
     return ""
@@ -607,6 +609,8 @@ def _filters(files: Sequence[Path], rows: Mapping[Path, Mapping[str, str]]) -> l
     chosen: list[str] = []
     for key, given in values.items():
         distinct = len(set(given))
+        if all(re.fullmatch(r"[\d\s.,:/TZ+-]+", v) for v in given):
+            continue  # dates and numbers are not chosen from a list
         if 2 <= distinct <= 50 and distinct < len(given) and re.fullmatch(r"[^\W\d][\w-]*", key):
             chosen.append(key)
     return chosen[:8]

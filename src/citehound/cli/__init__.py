@@ -38,9 +38,14 @@ class App(click.Group):
     ) -> Any:
         """As click's, but exits with our codes, and with one line for any error."""
 
-        def plain() -> Any:
+        def plain() -> object:
             return super(App, self).main(
-                args, prog_name or "citehound", complete_var, False, windows_expand_args, **extra
+                args=args,
+                prog_name=prog_name or "citehound",
+                complete_var=complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
             )
 
         if not standalone_mode:
@@ -55,7 +60,7 @@ class App(click.Group):
         sys.exit(code)
 
 
-def _guarded(command: Callable[[], Any]) -> int:
+def _guarded(command: Callable[[], object]) -> int:
     """Runs a command and gives its exit code; whatever it raises becomes one line on stderr."""
     try:
         done = command()
