@@ -11,13 +11,18 @@ from ...index import Lexicon
 from .plan import (
     Focus,
     Scored,
+    catchword,
     clause_cover,
+    concerns,
+    documents_titled,
     entity_sources,
     focus_of,
+    mentioned,
     new_terms,
     requirement_sentences,
     scored_sentences,
     source_of,
+    versions_named,
 )
 from .state import Names, State, Text, Weights
 from .words import (
@@ -33,7 +38,7 @@ from .words import (
 )
 
 MAX_CLAIMS = 12
-MIN_COVER = 0.5
+MIN_COVER = 0.36
 
 _DIFFER = {
     "en": "The values differ: {a} in {x}, {b} in {y}.",
@@ -117,11 +122,23 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     draft = _Draft(state)
     if focus.judging and entity_sources(state, focus):
         _compare(draft, state, focus, weigh, scored)
-    if not draft.claims:
+    _absent_version(draft, state, names)
+    if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, scored)
     if not draft.claims and not draft.missing:
         draft.lack(_topic(state.question), _NO_MODEL)
     return {"claims": draft.claims, "missing": draft.missing}
+
+
+def _absent_version(draft: _Draft, state: State, names: Names) -> None:
+    """A version that the question names and no document of that title has is a gap."""
+    for number in versions_named(state.question):
+        for title, written in mentioned(state.question, names).items():
+            family = documents_titled(title, names)
+            texts = [f"{d} {names.titles[d]}" for d in family]
+            texts += [f"version {t.metadata.get('version', '')}" for t in state.texts if t.document in family]
+            if family and not any(re.search(rf"(?:\bv|version |-|_){number}\b", t, re.IGNORECASE) for t in texts):
+                draft.lack(f"version {number} of {written}", _looked(state))
 
 
 def _topic(clause: str) -> str:
@@ -195,8 +212,11 @@ def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
         if first is None:
             continue
         if not matched:
-            what = f"{_label(demand.sentence.text)}: {_evidence_words(demand, terms, language)}"
-            draft.lack(what, _looked(state, sorted(own)))
+            label = catchword(demand.sentence.text) or " ".join(_bare(demand.sentence.text).split()[:8])
+            if len(words(label, language=language)) < 2:
+                label += f": {_evidence_words(demand, terms, language)}"
+            places = "; ".join(f"{name}: {', '.join(focus.filters[name].values())}" for name in sorted(own))
+            draft.lack(f"{label} ({places})", _looked(state, sorted(own)))
             continue
         for one in matched:
             second = draft.quote(Quote(text=one.text, sentence=one.sentence))
@@ -209,13 +229,6 @@ def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
 
 def _bare(sentence: str) -> str:
     return re.sub(r"^\W*(?:\d+(?:\.\d+)*\.?|\([a-z0-9]+\)|[-*•])\s+", "", sentence)
-
-
-def _label(sentence: str) -> str:
-    """The catchword that opens a numbered demand, else its first words."""
-    bare = _bare(sentence)
-    match = re.match(r"([A-ZÀ-Þ][^.:]{2,60})[.:]\s", bare)
-    return match.group(1) if match is not None else " ".join(bare.split()[:6])
 
 
 def _evidence_words(demand: Scored, terms: Mapping[str, float], language: str) -> str:
@@ -260,11 +273,11 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
             if len(clauses(state.question)) == 1:
                 draft.lack(_topic(clause), _NO_MODEL)
             continue
-        cover, best = clause_cover(clause, scored, state, weigh)
+        cover, best = clause_cover(clause, scored, state, weigh, focus)
         if best is None or (cover < MIN_COVER and not (named and not wanted(clause))):
             draft.lack(_topic(clause), _looked(state))
             continue
-        ranked = _ranked(clause, scored, state, weigh)
+        ranked = _ranked(clause, [one for one in scored if concerns(one.text, focus)], state, weigh)
         if not ranked:
             draft.lack(_topic(clause), _looked(state))
             continue

@@ -37,6 +37,7 @@ from .words import (
 MAX_READS = 8
 MAX_SEARCHES = 14
 MAX_CALLS = 8
+MAX_STEPS = 9
 SINGLE_SEARCHES = 2
 
 
@@ -164,7 +165,7 @@ def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
         scores=scores,
         home=frozenset(home),
         compound=(judging and compares(question)) or parts_asked(question) > 2,
-        simple=is_simple(question),
+        simple=is_simple(question) and not (titled and versions_named(question)),
         judging=judging,
         change=change,
         older=asks_for_older(question),
@@ -220,7 +221,23 @@ def scored_sentences(state: State, focus: Focus) -> list[Scored]:
     return result
 
 
-def clause_cover(clause: str, scored: list[Scored], state: State, weigh: Weights) -> tuple[float, Scored | None]:
+def concerns(text: Text, focus: Focus) -> bool:
+    """False for a text in which nobody whom the question names (by a filter value) occurs."""
+    named = [value for filters in focus.filters.values() for value in filters.values()]
+    if not named or focus.judging or focus.home:
+        return True
+    inside = fold(f"{text.title} {' '.join(text.metadata.values())} {text.text}")
+    return any(fold(value) in inside for value in named)
+
+
+def versions_named(question: str) -> list[str]:
+    """Version numbers that a question names: 'version 2', 'v3'."""
+    return re.findall(r"\b(?:version|versión|versão|v)[ .]?(\d+)\b(?![.\d])", question, re.IGNORECASE)
+
+
+def clause_cover(
+    clause: str, scored: list[Scored], state: State, weigh: Weights, focus: Focus
+) -> tuple[float, Scored | None]:
     """How well the best place covers one part of the question, with a value of the kind it asks for."""
     weights = weigh.of(clause)
     if not weights:
@@ -234,12 +251,13 @@ def clause_cover(clause: str, scored: list[Scored], state: State, weigh: Weights
         by_text.setdefault(id(one.text), []).append(one)
     for group in by_text.values():
         title = stems(group[0].text.title, language=state.language)
+        about = 1.0 if concerns(group[0].text, focus) else 0.4
         found = [stems(one.sentence.text, language=state.language) for one in group]
         for i, one in enumerate(group):
             near = found[i].union(title, *found[max(0, i - 2) : i + 3])
             cover = sum(w for s, w in weights.items() if s in near) / total
             own = sum(w for s, w in weights.items() if s in found[i]) / total
-            score = 0.7 * cover + 0.3 * own
+            score = (0.7 * cover + 0.3 * own) * about
             if kinds and not any(has_value(one.sentence.text, kind) for kind in kinds):
                 score *= 0.6
             if rare not in near:
@@ -249,14 +267,14 @@ def clause_cover(clause: str, scored: list[Scored], state: State, weigh: Weights
     return best
 
 
-def covered(state: State, weigh: Weights, scored: list[Scored], *, least: float) -> bool:
+def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored], *, least: float) -> bool:
     """True when every part of the question has a place that holds its rare words and a fitting value."""
     if not scored:
         return False
     for clause in clauses(state.question):
         if len(words(clause, language=state.language)) < 2:
             continue
-        if clause_cover(clause, scored, state, weigh)[0] < least:
+        if clause_cover(clause, scored, state, weigh, focus)[0] < least:
             return False
     return True
 
@@ -330,6 +348,12 @@ def _subject(sentence: str) -> str:
     return re.sub(r"^\W*(?:\d+(?:\.\d+)*\.?|\([a-z0-9]+\)|[-*•])\s+", "", sentence)
 
 
+def catchword(sentence: str) -> str:
+    """'Encryption' of '7.2 Encryption. Every third party …'; empty without one."""
+    match = re.match(r"[A-ZÀ-Þ][^.:]{2,60}(?=[.:]\s)", _subject(sentence))
+    return match.group() if match is not None else ""
+
+
 def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list[Scored]) -> list[Lead]:
     language = state.language
     found: list[Lead] = []
@@ -362,8 +386,12 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
     own = entity_sources(state, focus)
     if focus.judging and own:
         for n, one in enumerate(requirement_sentences(state, focus, scored, weigh)[:6]):
-            terms = new_terms(_subject(one.sentence.text), state, focus, weigh)
-            query = query_of(terms, _subject(one.sentence.text), language=language, most=5)
+            said = _subject(one.sentence.text)
+            terms = new_terms(said, state, focus, weigh)
+            # The catchword that opens a numbered demand says what it is about.
+            for lead_word in stems(catchword(one.sentence.text), language=language) & set(terms):
+                terms[lead_word] += 10.0
+            query = query_of(terms, said, language=language, most=6)
             if len(query.split()) < 2:
                 continue
             for source in own:
@@ -393,6 +421,8 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                 rest = {s: w for s, w in rest.items() if s not in inside}
                 query = f"{title} {query_of(rest, one.sentence.text, language=language, most=3)}".strip()
                 cue = 0.4 if requires(one.sentence.text) or re.search(_POINTER, one.sentence.text) else 0.0
+                line = one.text.text[: one.sentence.end].rsplit("\n", 1)[-1]
+                cue += 0.3 * requires(line.removesuffix(one.sentence.text))
                 found.append(
                     Lead(
                         kind="title",
@@ -426,7 +456,7 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
             weights = weigh.of(part)
             if len(weights) < 2:
                 continue
-            cover, _ = clause_cover(part, scored, state, weigh)
+            cover, _ = clause_cover(part, scored, state, weigh, focus)
             if cover >= 0.6:
                 continue
             query = query_of(weights, part, language=language, most=8)
@@ -628,7 +658,7 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
         for hit in search.hits:
             seen = already_read(hit, state)
             phrase = None
-            if seen:
+            if seen or (hit.document in read and _is_root(hit)):
                 phrase = unseen_phrase(hit, state) if state.has_find else None
                 if phrase is None:
                     continue
@@ -689,6 +719,14 @@ def already_read(hit: Hit, state: State) -> bool:
     return False
 
 
+def _is_root(hit: Hit) -> bool:
+    """True when the hit's section is the one that bears the document's title, so that reading it begins at the top."""
+    if hit.section is None:
+        return True
+    slug = "-".join(re.findall(r"[^\W_]+", fold(hit.title.split(" > ")[0])))
+    return len(hit.section) > 3 and (slug == fold(hit.section) or slug.startswith(fold(hit.section)))
+
+
 def unseen_phrase(hit: Hit, state: State) -> str | None:
     """Words of a hit that none of the document's text shown so far holds, when its section was longer than a page."""
     snippet = max((p.strip() for p in re.split(r"…|\n", hit.snippet)), key=len, default="")
@@ -734,7 +772,7 @@ def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
 
 def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
     """The calls of the next step; none when it is time to hand in the draft."""
-    if not state.sources or (state.steps_left is not None and state.steps_left <= 1):
+    if not state.sources or (state.steps_left is not None and state.steps_left <= 2) or state.steps >= MAX_STEPS:
         return []
     if state.drafts:
         return []
@@ -744,18 +782,22 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
         return first_searches(state, focus, weigh)
     scored = scored_sentences(state, focus)
     reads_left = MAX_READS - len(state.tried)
-    searches_left = MAX_SEARCHES - len(state.searches)
+    searches_left = (8 if focus.simple else MAX_SEARCHES) - len(state.searches)
     small = small_documents(lexicon, names)
     last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
         (t.step for t in state.texts), default=0
     )
+    ranked = candidates(state, focus, weigh, names) if state.has_read else []
+    hidden = [c for c in ranked[:3] if c.phrase is not None and c.score >= 0.8 * ranked[0].score]
+    if hidden and reads_left > 0 and len(state.searches) <= SINGLE_SEARCHES:
+        return [read_call(hidden[0], state, small=small)]
     if not focus.compound:
         tried = len(state.searches) >= SINGLE_SEARCHES
         least = (0.3 if tried else 0.45) if focus.simple else 0.65
-        if covered(state, weigh, scored, least=least):
+        unsure = focus.titled and versions_named(state.question) and all(s.only_current for s in state.searches)
+        if not unsure and covered(state, focus, weigh, scored, least=least):
             return []
 
-    ranked = candidates(state, focus, weigh, names) if state.has_read else []
     planned: list[Planned] = []
     if last_search_unread and reads_left > 0 and ranked:
         many = 2 if not state.texts else 3
@@ -778,15 +820,20 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
         return []
     follow = leads(state, focus, weigh, names, scored)
     used: list[Lead] = []
+    most = 4
+    if focus.simple:
+        most = max(1, SINGLE_SEARCHES - len(state.searches)) if len(state.searches) <= SINGLE_SEARCHES else 3
+    direct = 0
     for lead in follow:
-        if len(used) >= 4 or len(used) >= searches_left:
+        if len(used) >= min(most, searches_left):
             break
         if lead.document is not None and (not lead.query or small) and lead.kind != "changelog":
             if reads_left - sum(1 for p in planned if p.tool == "read_document") > 0 and not any(
                 t.document == lead.document for t in state.tried
             ):
                 call = Planned(tool="read_document", arguments={"document": lead.document}, why=lead.kind)
-                if call.arguments not in [p.arguments for p in planned]:
+                if call.arguments not in [p.arguments for p in planned] and (lead.kind != "title" or direct < 1):
+                    direct += lead.kind == "title"
                     planned.append(call)
             continue
         if reads_left <= 0:

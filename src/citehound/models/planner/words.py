@@ -124,6 +124,10 @@ _ABBREVIATION = re.compile(
 )
 
 
+_CATCHWORD = re.compile(r"(?:§\s*)?\d+(?:\.\d+)*\.?\s+(?:[^\W\d_][\w’'-]*[ ]?){1,6}[.:]")
+"""'7.2 Encryption.': belongs to the sentence it opens."""
+
+
 def sentences(text: str) -> list[Sentence]:
     """Splits at sentence ends and line ends; a line that goes on in lower case is joined to the one before."""
     cuts: list[tuple[int, int]] = []
@@ -140,6 +144,8 @@ def sentences(text: str) -> list[Sentence]:
     at = 0
     for start, end in [*cuts, (len(text), len(text))]:
         piece = text[at:start]
+        if start < len(text) and "\n" not in text[start:end] and _CATCHWORD.fullmatch(piece.strip()):
+            continue
         left = len(piece) - len(piece.lstrip())
         piece = piece.strip()
         if piece:
