@@ -1,0 +1,1098 @@
+"""PDF: text in reading order with pages, headings and tables, from the glyphs that pdfium places; no OCR, nothing is run."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from ..errors import ParseError
+from .blocks import Block, BlockKind
+from .extract import Extract, PageStart, cell, clean, clean_line
+
+MAX_PAGES = 20_000
+MAX_GLYPHS = 60_000
+"""Of one page; the rest of the page is left out and reported."""
+
+_WIDE = 0.9
+"""A gap of so many ems cuts a line into pieces, which may be columns or cells."""
+_SENTENCE = re.compile(r"[.!?:;。！？][\"”’»)\]]*$")
+_BULLET = re.compile(r"[•◦▪▫‣⁃●○■□♦➢➤✓❖\uf0b7\uf0a7\uf0d8]|[-–—*o·](?=\s)")
+_MARKER = re.compile(
+    r"(?:\(?(?:\d{1,3}|[a-zA-Z]{1,2}|[ivxlcIVXLC]{1,5})[.)]|\d{1,3}(?:\.\d{1,3}){1,5}[.)]?|§+\s*\d+[a-z]?|"
+    r"[•◦▪▫‣⁃●○■□♦➢➤✓❖\uf0b7\uf0a7\uf0d8]|[-–—*o·])(?:\s|$)"
+)
+_MULTI = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,5}[.)]?\s+\S")
+_PAGE_NUMBER = re.compile(
+    r"[-–—\s\[(|]*(?:(?:page|seite|página|pagina|pág\.?|p\.|side|sida|strona|стр\.?)\s*)?"
+    r"(?:[A-Z]{1,2}-)?(\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|/|von|de|di|of the|из|sur)\s*\d{1,4})?[-–—\s\])|]*",
+    re.I,
+)
+_HYPHENS = "-\u2010\ufffe\x02\u00ad"
+
+_COMMON = frozenset(
+    "the of and to in for is on that with as by this or be are from at shall not any an it "
+    "der die das und den von zu mit ist des für im auf nicht ein eine dem sich als auch "
+    "le la les des et du en un une est pour que dans qui par sur au pas "
+    "el los las del y se por con para una su al lo como "
+    "o a os que do da em um uma não dos das ao "
+    "il di che e per non sono della con una del "
+    "de het een van en op te dat voor niet met zijn "
+    "och att det som en på är av för till inte og er på til ikke med den "
+    "ja ei on että se w i na z nie do jest się że a v je s si na se és az hogy nem egy "
+    "ve bir bu için ile de da și în cu nu sau la din и в не на с что по για και το της να του στο η "
+    "dan yang di untuk dengan và của là các không có".split()
+)
+
+# pypdfium2 has no types; these are its three modules, loaded at the first PDF.
+_modules: dict[str, Any] = {}
+
+
+def _pdfium(name: str = "pypdfium2.raw") -> Any:
+    if name not in _modules:
+        try:
+            _modules[name] = importlib.import_module(name)
+        except ImportError as error:
+            raise ParseError("PDF needs the package 'pypdfium2': install it") from error
+    return _modules[name]
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Glyphs that stand together on one line."""
+
+    text: str
+    x0: float
+    x1: float
+    top: float
+    bottom: float
+    size: float
+    bold: bool
+    hyphen: bool = False
+    page: int = 0
+
+    @property
+    def height(self) -> float:
+        return max(0.1, self.bottom - self.top)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """One line of reading, or one row of a table."""
+
+    text: str
+    x0: float
+    x1: float
+    top: float
+    bottom: float
+    size: float
+    bold: bool
+    page: int
+    hyphen: bool = False
+    row: bool = False
+    """True for a table's row; `text` then has the cells joined by ' | '."""
+    centred: bool = False
+    starts: bool = False
+    """True when the line begins what was set apart: a column, a band."""
+
+
+@dataclass(kw_only=True)
+class _Page:
+    number: int
+    width: float
+    height: float
+    pieces: list[_Piece] = field(default_factory=list[_Piece])
+    rules: list[tuple[float, float, float, float]] = field(default_factory=list[tuple[float, float, float, float]])
+    images: int = 0
+    hidden: int = 0
+    watermark: str = ""
+    cut: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(p.text for p in self.pieces)
+
+
+def parse_pdf(data: bytes, *, password: str | None = None) -> Extract:
+    """Blocks of a PDF with the place where each page begins.
+
+    Raises ParseError for what is encrypted, damaged, or has no text that is language.
+    """
+    pdfium = _pdfium("pypdfium2")
+    raw = _pdfium()
+    warnings: list[str] = []
+    start = data.find(b"%PDF-", 0, 2048)
+    if start > 0:
+        data = data[start:]
+    try:
+        document = pdfium.PdfDocument(data, password=password)
+    except pdfium.PdfiumError as error:
+        code = getattr(error, "err_code", None)
+        if code == 4:
+            reason = "encrypted, needs a password" if password is None else "encrypted, the password is wrong"
+            raise ParseError(reason) from error
+        if code == 5:
+            raise ParseError("encrypted in a way that cannot be read") from error
+        raise ParseError("damaged: no readable PDF structure") from error
+    try:
+        count = len(document)
+        if count == 0:
+            raise ParseError("damaged: no pages can be read")
+        if b"%%EOF" not in data[-4096:]:
+            warnings.append(f"damaged: the end of the file is missing; {count} pages could be found")
+        if count > MAX_PAGES:
+            warnings.append(f"only the first {MAX_PAGES} of {count} pages were read")
+        permissions = raw.FPDF_GetDocPermissions(document)
+        if permissions & 0x10 == 0:
+            warnings.append("its owner restricts copying")
+        forms = raw.FPDF_GetFormType(document) != 0
+        pages: list[_Page] = []
+        for index in range(min(count, MAX_PAGES)):
+            try:
+                pages.append(_read_page(document, index, forms=forms))
+            except pdfium.PdfiumError:
+                warnings.append(f"page {index + 1} is damaged and was left out")
+                pages.append(_Page(number=index, width=1, height=1))
+        outline = _outline(document)
+        about = {str(k): clean_line(str(v)) for k, v in document.get_metadata_dict().items() if v}
+    finally:
+        document.close()
+    warnings.extend(_judge(pages))
+    return _build(pages, outline, about, warnings)
+
+
+def _judge(pages: Sequence[_Page]) -> list[str]:
+    """Warnings about pages that cannot be used, which are emptied; raises ParseError when none is left."""
+    warnings: list[str] = []
+    blank = [p for p in pages if not any(c.isalnum() for c in p.text)]
+    if len(blank) == len(pages):
+        raise ParseError("needs OCR: no text layer")
+    everything = "\n".join(p.text for p in pages)
+    if garbled(everything):
+        raise ParseError("needs OCR: text layer is not language")
+    broken = [p for p in pages if len(p.text) > 200 and garbled(p.text, strict=True)]
+    for page in broken:
+        page.pieces = []
+    scanned = [p for p in blank if p.images]
+    if scanned:
+        warnings.append(f"needs OCR: no text on {_page_list(scanned)}")
+    if broken:
+        warnings.append(f"needs OCR: text is not language on {_page_list(broken)}")
+    hidden = sum(p.hidden for p in pages)
+    if hidden:
+        warnings.append(f"hidden text left out ({hidden} characters)")
+    marks = Counter(p.watermark for p in pages if p.watermark)
+    if marks:
+        warnings.append(f"slanted text left out: {marks.most_common(1)[0][0][:60]!r}")
+    cut = [p for p in pages if p.cut]
+    if cut:
+        warnings.append(f"too many characters, not all were read, on {_page_list(cut)}")
+    return warnings
+
+
+def _page_list(pages: Sequence[_Page]) -> str:
+    numbers = [str(p.number + 1) for p in pages]
+    shown = ", ".join(numbers[:12]) + (f" and {len(numbers) - 12} more" if len(numbers) > 12 else "")
+    return f"page{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def garbled(text: str, *, strict: bool = False) -> bool:
+    """True when a text layer is not language: glyph numbers, shifted letters, private characters.
+
+    `strict` asks for more proof, as for a single page, which may be all names and numbers.
+    """
+    sample = text[:200_000]
+    shown = [c for c in sample if not c.isspace()]
+    if len(shown) < 20:
+        return False
+    odd = sum(1 for c in shown if _is_odd(c))
+    if odd > 0.15 * len(shown):
+        return True
+    tokens = re.findall(r"\S+", sample)
+    letters = [c for c in shown if c.isalpha()]
+    latin = sum(1 for c in letters if c < "\u0250")
+    if letters and latin < 0.5 * len(letters):
+        return False
+    words = [t.strip("\"'“”‘’„«»()[]{}.,;:!?…*-–—/") for t in tokens]
+    words = [w for w in words if w]
+    if len(words) < 30:
+        return odd > 0.05 * len(shown)
+    common = sum(1 for w in words if w.lower() in _COMMON) / len(words)
+    if common >= 0.04 + 0.02 * strict:
+        return False
+    lower = [c for c in letters if c.islower()]
+    vowels = sum(1 for c in letters if c.lower() in "aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýœ")
+    vowel_share = vowels / len(letters) if letters else 0.0
+    ordinary = sum(1 for w in words if re.fullmatch(r"[^\W\d_]+(?:['’.&/-][^\W\d_]+)*|[\d.,:/%$€£-]+", w)) / len(words)
+    consonants = sum(1 for w in words if len(w) > 3 and w.isalpha() and not re.search("[aeiouyà-üœ]", w.lower()))
+    signs = (
+        (odd > 0.01 * len(shown))
+        + (ordinary < 0.6)
+        + (len(letters) > 60 and not 0.27 <= vowel_share <= 0.62)
+        + (len(lower) < 0.3 * max(1, len(letters)) and len(words) > 100)
+        + (consonants > 0.12 * len(words))
+    )
+    return signs >= 2 + strict
+
+
+def _is_odd(c: str) -> bool:
+    code = ord(c)
+    return (
+        code < 0x20 or 0x7F <= code < 0xA0 or code == 0xFFFD or 0xE000 <= code < 0xF8FF and not 0xF000 <= code < 0xF100
+    )
+
+
+# ---- one page: from glyphs to pieces of lines
+
+
+@dataclass(slots=True)
+class _Style:
+    size: float
+    bold: bool
+    invisible: bool
+    pale: bool
+    angle: int
+    """0, 90, 180 or 270; -1 for slanted."""
+
+
+def _read_page(document: Any, index: int, *, forms: bool) -> _Page:
+    raw = _pdfium()
+    page = document[index]
+    try:
+        if forms and raw.FPDFPage_Flatten(page, 0) == 1:  # puts the values of form fields into the page
+            page.close()
+            page = document[index]
+        rotation = int(raw.FPDFPage_GetRotation(page))
+        left, bottom, right, top = page.get_cropbox()
+        width, height = right - left, top - bottom
+        result = _Page(number=index, width=width, height=height)
+        if rotation % 2:
+            result.width, result.height = height, width
+        backgrounds, covering = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation)
+        text = page.get_textpage()
+        try:
+            _read_glyphs(
+                text, result, box=(left, bottom, right, top), rotation=rotation, dark=backgrounds, scan=covering
+            )
+        finally:
+            text.close()
+        return result
+    finally:
+        page.close()
+
+
+def _turn(
+    x0: float, y0: float, x1: float, y1: float, *, box: tuple[float, float, float, float], rotation: int
+) -> tuple[float, float, float, float]:
+    """A box of PDF space (up is up) as left, top, right, bottom of the page as it is shown (down is up)."""
+    left, bottom, right, top = box
+    match rotation % 4:
+        case 0:
+            return x0 - left, top - y1, x1 - left, top - y0
+        case 1:
+            return y0 - bottom, x0 - left, y1 - bottom, x1 - left
+        case 2:
+            return right - x1, y0 - bottom, right - x0, y1 - bottom
+        case _:
+            return top - y1, right - x1, top - y0, right - x0
+
+
+def _shapes(
+    page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int
+) -> tuple[list[tuple[float, float, float, float]], bool]:
+    """Filled shapes that pale text could stand on, and whether an image covers the page; rules go to the result."""
+    raw = _pdfium()
+    filled: list[tuple[float, float, float, float]] = []
+    covering = False
+    area = max(1.0, result.width * result.height)
+    l, b, r, t = ctypes.c_float(), ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
+    red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    for number in range(min(20_000, raw.FPDFPage_CountObjects(page))):
+        item = raw.FPDFPage_GetObject(page, number)
+        kind = raw.FPDFPageObj_GetType(item)
+        if kind == raw.FPDF_PAGEOBJ_TEXT or not raw.FPDFPageObj_GetBounds(item, l, b, r, t):
+            continue
+        bounds = _turn(l.value, b.value, r.value, t.value, box=box, rotation=rotation)
+        w, h = bounds[2] - bounds[0], bounds[3] - bounds[1]
+        if kind == raw.FPDF_PAGEOBJ_IMAGE:
+            result.images += 1
+            covering = covering or w * h > 0.5 * area
+            filled.append(bounds)
+        elif kind == raw.FPDF_PAGEOBJ_FORM:
+            covering = covering or w * h > 0.5 * area
+            filled.append(bounds)
+            result.images += 1
+        elif kind == raw.FPDF_PAGEOBJ_PATH:
+            if w < 3 or h < 3:
+                if w > 8 or h > 8:
+                    result.rules.append(bounds)
+            elif raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha):
+                if min(red.value, green.value, blue.value) < 225 and alpha.value > 20:
+                    filled.append(bounds)
+                if w * h < 0.8 * area:
+                    result.rules.extend(_edges(bounds))
+    return filled, covering
+
+
+def _edges(b: tuple[float, float, float, float]) -> list[tuple[float, float, float, float]]:
+    return [(b[0], b[1], b[2], b[1]), (b[0], b[3], b[2], b[3]), (b[0], b[1], b[0], b[3]), (b[2], b[1], b[2], b[3])]
+
+
+def _style(text: Any, item: Any, index: int) -> _Style:
+    raw = _pdfium()
+    matrix = raw.FS_MATRIX()
+    scale, angle = 1.0, 0
+    if raw.FPDFText_GetMatrix(text, index, matrix):
+        across, up = abs(complex(matrix.a, matrix.b)), abs(complex(matrix.c, matrix.d))
+        scale = up or across or 1.0
+        if across:
+            cos, sin = matrix.a / across, matrix.b / across
+            if abs(sin) < 0.13:
+                angle = 0 if cos > 0 else 180
+            elif abs(cos) < 0.13:
+                angle = 90 if sin > 0 else 270
+            else:
+                angle = -1
+    size = float(raw.FPDFText_GetFontSize(text, index)) * scale
+    red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    pale = False
+    if raw.FPDFText_GetFillColor(text, index, red, green, blue, alpha):
+        pale = min(red.value, green.value, blue.value) >= 245 or alpha.value < 13
+    mode = raw.FPDFTextObj_GetTextRenderMode(item) if item else 0
+    flags = ctypes.c_int()
+    buffer = ctypes.create_string_buffer(256)
+    length = raw.FPDFText_GetFontInfo(text, index, buffer, 256, flags)
+    name = buffer.raw[: max(0, min(length - 1, 255))].decode("utf-8", "replace").lower()
+    weight = raw.FPDFText_GetFontWeight(text, index)
+    bold = (
+        bool(re.search(r"bold|black|heavy|semibd|demi(?!.*light)", name))
+        or weight >= 600
+        or bool(flags.value & 0x40000)
+    )
+    return _Style(size=size, bold=bold, invisible=mode in (3, 7), pale=pale and mode in (0, 4), angle=angle)
+
+
+def _read_glyphs(
+    text: Any,
+    page: _Page,
+    *,
+    box: tuple[float, float, float, float],
+    rotation: int,
+    dark: Sequence[tuple[float, float, float, float]],
+    scan: bool,
+) -> None:
+    raw = _pdfium()
+    total = raw.FPDFText_CountChars(text)
+    if total > MAX_GLYPHS:
+        page.cut = True
+        total = MAX_GLYPHS
+    rect = raw.FS_RECTF()
+    styles: dict[int, _Style] = {}
+    glyphs: list[tuple[str, float, float, float, float, _Style]] = []
+    counts: Counter[int] = Counter()
+    unseen = 0
+    fallback = _Style(size=10.0, bold=False, invisible=False, pale=False, angle=0)
+    last = fallback
+    for index in range(total):
+        code = raw.FPDFText_GetUnicode(text, index)
+        if code in (0x0D, 0x0A, 0):
+            continue
+        if code == 0x20 or code == 0xA0:
+            glyphs.append((" ", 0.0, 0.0, 0.0, 0.0, last))
+            continue
+        item = raw.FPDFText_GetTextObject(text, index)
+        key = ctypes.cast(item, ctypes.c_void_p).value or 0
+        style = styles.get(key)
+        if style is None or not key:
+            style = styles[key] = _style(text, item, index)
+        last = style
+        if not raw.FPDFText_GetLooseCharBox(text, index, rect):
+            continue
+        glyphs.append((chr(code) if code < 0x110000 else "\ufffd", rect.left, rect.bottom, rect.right, rect.top, style))
+        counts[style.angle] += 1
+        unseen += style.invisible
+    visible = sum(counts.values()) - unseen
+    keep_unseen = bool(unseen) and scan and visible < 0.2 * unseen  # what OCR lays under a scan
+    main = max((a for a in counts if a >= 0), key=lambda a: counts[a], default=0)
+    turned = {0: 0, 90: 1, 180: 2, 270: 3}[main]  # how the text runs in the page's own space is how it is read
+    if turned % 2 != rotation % 2:
+        page.width, page.height = page.height, page.width
+    kept: list[tuple[str, float, float, float, float, _Style]] = []
+    slanted: list[str] = []
+    sizes = sorted(g[5].size for g in glyphs if g[0] != " ")
+    tiny = 2.6 if sizes and sizes[len(sizes) // 2] > 4 else 0.0
+    for char, x0, y0, x1, y1, style in glyphs:
+        if char == " ":
+            kept.append((" ", 0.0, 0.0, 0.0, 0.0, style))
+            continue
+        if style.angle == -1:
+            slanted.append(char)
+            continue
+        if style.invisible and not keep_unseen:
+            page.hidden += 1
+            continue
+        if style.size < tiny and y1 - y0 < tiny * 1.5:
+            page.hidden += 1
+            continue
+        a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=turned)
+        if c < -2 or a > page.width + 2 or d < -2 or b > page.height + 2:
+            page.hidden += 1
+            continue
+        if style.pale:
+            e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
+            x, y = (e + g) / 2, (f + h) / 2
+            if not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in dark):
+                page.hidden += 1
+                continue
+        kept.append((char, a, b, c, d, style))
+    page.watermark = clean_line("".join(slanted))
+    page.pieces = _pieces(kept, page.number)
+
+
+def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], page: int) -> list[_Piece]:
+    """Runs of glyphs on one line without a wide gap, in the order of the file."""
+    pieces: list[_Piece] = []
+    chars: list[str] = []
+    now: _Piece | None = None
+    blanks = 0
+    bold = count = 0
+    sizes = 0.0
+
+    def end() -> None:
+        nonlocal now, chars, bold, count, sizes
+        if now is not None:
+            raw_text = "".join(chars)
+            now.hyphen = bool(raw_text) and raw_text[-1] in _HYPHENS
+            now.text = raw_text
+            now.bold = bold * 2 > count
+            now.size = sizes / max(1, count)
+            pieces.append(now)
+        now, chars, bold, count, sizes = None, [], 0, 0, 0.0
+
+    for char, x0, top, x1, bottom, style in glyphs:
+        if char == " ":
+            blanks += 1
+            continue
+        em = max(2.0, style.size)
+        if now is not None:
+            gap = max(x0 - now.x1, now.x0 - x1)
+            overlap = min(bottom, now.bottom) - max(top, now.top)
+            same = overlap > 0.45 * min(bottom - top, now.height)
+            back = x1 < now.x0 - em and not _is_rtl(char)
+            if not same or gap > _WIDE * em or back:
+                end()
+            elif blanks or (gap > 0.28 * em and not _is_wide(char)):
+                chars.append(" ")
+        blanks = 0
+        if now is None:
+            now = _Piece(text="", x0=x0, x1=x1, top=top, bottom=bottom, size=style.size, bold=style.bold, page=page)
+        else:
+            now.x0, now.x1 = min(now.x0, x0), max(now.x1, x1)
+            if bottom - top > 0.8 * now.height:
+                now.top, now.bottom = min(now.top, top), max(now.bottom, bottom)
+        chars.append(char)
+        bold += style.bold
+        count += 1
+        sizes += style.size
+    end()
+    return pieces
+
+
+def _is_rtl(char: str) -> bool:
+    return "\u0590" <= char <= "\u08ff" or "\ufb1d" <= char <= "\ufefc"
+
+
+def _is_wide(char: str) -> bool:
+    return "\u2e80" <= char <= "\ud7ff" or "\uf900" <= char <= "\ufaff" or "\uff00" <= char <= "\uffef"
+
+
+# ---- from pieces to lines in reading order
+
+
+def _order(pieces: list[_Piece], page: _Page, depth: int = 0) -> list[_Line]:
+    """Lines in reading order: columns of prose one after the other, everything else row by row."""
+    if not pieces:
+        return []
+    cut = _gutter(pieces, page) if depth < 6 and len(pieces) >= 8 else None
+    if cut is None:
+        return _lines(pieces)
+    x, top, bottom = cut
+    above = [p for p in pieces if (p.top + p.bottom) / 2 < top]
+    below = [p for p in pieces if (p.top + p.bottom) / 2 > bottom]
+    inside = [p for p in pieces if top <= (p.top + p.bottom) / 2 <= bottom]
+    left = [p for p in inside if (p.x0 + p.x1) / 2 < x]
+    right = [p for p in inside if (p.x0 + p.x1) / 2 >= x]
+    if sum(_is_rtl(c) for p in inside for c in p.text[:20]) > 5 * len(inside):
+        left, right = right, left
+    lines: list[_Line] = []
+    for part in (above, left, right, below):
+        found = _order(part, page, depth + 1)
+        if found:
+            found[0].starts = True
+            lines.extend(found)
+    return lines
+
+
+def _gutter(pieces: list[_Piece], page: _Page) -> tuple[float, float, float] | None:
+    """Where columns of prose part: x, and the top and bottom of the stretch that has columns."""
+    x_min, x_max = min(p.x0 for p in pieces), max(p.x1 for p in pieces)
+    span = x_max - x_min
+    if span < 120:
+        return None
+    starts = Counter(round(p.x0 / 4) for p in pieces if x_min + 0.15 * span < p.x0 < x_min + 0.85 * span)
+    best: tuple[int, float, float, float] | None = None
+    by_top = sorted(pieces, key=lambda p: p.top)
+    for bucket, _ in sorted(starts.items(), key=lambda s: -s[1])[:12]:
+        if starts[bucket] + starts[bucket + 1] + starts[bucket - 1] < 4:
+            continue
+        x = min(p.x0 for p in pieces if abs(round(p.x0 / 4) - bucket) <= 1)
+        run: list[_Piece] = []
+        runs: list[list[_Piece]] = [run]
+        for piece in by_top:
+            if piece.x0 < x - 3 and piece.x1 > x - 4:
+                run = []
+                runs.append(run)
+            else:
+                run.append(piece)
+        for run in runs:
+            left = [p for p in run if p.x1 <= x - 4]
+            right = [p for p in run if p.x0 >= x - 3]
+            if len(left) < 4 or len(right) < 4:
+                continue
+            if not _is_column(left) or not _is_column(right):
+                continue
+            overlap = min(max(p.bottom for p in left), max(p.bottom for p in right)) - max(
+                min(p.top for p in left), min(p.top for p in right)
+            )
+            if overlap < 2.5 * median(p.height for p in run):
+                continue
+            score = len(left) + len(right)
+            if best is None or score > best[0]:
+                best = (score, x - 1, min(p.top for p in run), max(p.bottom for p in run))
+    return None if best is None else best[1:]
+
+
+def _is_column(pieces: list[_Piece]) -> bool:
+    """True when pieces look like lines of prose: several words each, and most of them fill the width."""
+    rows = _rows(pieces)
+    widths = [max(p.x1 for p in row) - min(p.x0 for p in row) for row in rows]
+    words = [sum(len(p.text.split()) or 1 for p in row) for row in rows]
+    lengths = [sum(len(p.text) for p in row) for row in rows]
+    if len(rows) < 3 or median(lengths) < 14 or (median(words) < 3 and median(lengths) < 24):
+        return False
+    full = max(widths)
+    filled = sum(1 for w in widths if w > 0.6 * full)
+    return filled >= 0.5 * len(rows)
+
+
+def _rows(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Pieces that stand beside each other, from top to bottom."""
+    rows: list[list[_Piece]] = []
+    for piece in sorted(pieces, key=lambda p: ((p.top + p.bottom) / 2, p.x0)):
+        placed = False
+        for row in reversed(rows[-3:]):
+            head = max(row, key=lambda p: p.height)
+            overlap = min(piece.bottom, head.bottom) - max(piece.top, head.top)
+            if overlap > 0.5 * min(piece.height, head.height):
+                row.append(piece)
+                placed = True
+                break
+        if not placed:
+            rows.append([piece])
+    for row in rows:
+        row.sort(key=lambda p: p.x0)
+        if sum(_is_rtl(c) for p in row for c in p.text) * 2 > sum(len(p.text) for p in row):
+            row.reverse()
+    return rows
+
+
+def _lines(pieces: list[_Piece]) -> list[_Line]:
+    rows = _rows(pieces)
+    gaps = [_gaps(row) for row in rows]
+    lines: list[_Line] = []
+    for index, row in enumerate(rows):
+        cuts: set[int] = set()
+        for at, low, high in gaps[index]:
+            for near in (index - 1, index + 1, index - 2, index + 2):
+                if 0 <= near < len(rows) and any(
+                    min(high, h) - max(low, l) > 0.6 * row[0].size for _, l, h in gaps[near]
+                ):
+                    cuts.add(at)
+                    break
+        text = row[0].text
+        for at, piece in enumerate(row[1:], start=1):
+            before, after = row[at - 1], piece
+            gap = max(after.x0 - before.x1, before.x0 - after.x1)
+            if at in cuts:
+                text += "\x1f" + piece.text
+            elif gap < 0.12 * piece.size or (gap < 0.5 * piece.size and _is_wide(piece.text[0])):
+                text += piece.text
+            else:
+                text += " " + piece.text
+        weight = [(len(p.text), p) for p in row]
+        total = max(1, sum(n for n, _ in weight))
+        size = sum(n * p.size for n, p in weight) / total
+        is_row = "\x1f" in text
+        lines.append(
+            _Line(
+                text=" | ".join(cell(c) for c in text.split("\x1f")) if is_row else text,
+                x0=min(p.x0 for p in row),
+                x1=max(p.x1 for p in row),
+                top=min(p.top for p in row),
+                bottom=max(p.bottom for p in row),
+                size=size,
+                bold=sum(n for n, p in weight if p.bold) * 2 > total,
+                page=row[0].page,
+                hyphen=row[-1].hyphen,
+                row=is_row,
+            )
+        )
+    return lines
+
+
+def _gaps(row: Sequence[_Piece]) -> list[tuple[int, float, float]]:
+    """Wide gaps of a row that are not just what follows a bullet or a number: index of the piece after, from, to."""
+    found: list[tuple[int, float, float]] = []
+    for at in range(1, len(row)):
+        before, after = (row[at - 1], row[at]) if row[at - 1].x0 <= row[at].x0 else (row[at], row[at - 1])
+        if at == 1 and _MARKER.fullmatch(clean(row[0].text).strip() + " ") and len(row[0].text.strip()) <= 8:
+            continue
+        if after.x0 - before.x1 > 1.6 * max(before.size, after.size) * 0.9:
+            found.append((at, before.x1, after.x0))
+    return found
+
+
+# ---- from lines to blocks
+
+
+def _build(
+    pages: Sequence[_Page], outline: Sequence[tuple[int, str, int | None]], about: dict[str, str], warnings: list[str]
+) -> Extract:
+    lines_of = [_order(page.pieces, page) for page in pages]
+    for lines in lines_of:
+        for line in lines:
+            line.text = line.text if line.row else re.sub(r"\s+", " ", line.text).strip()
+    lines_of = [[line for line in lines if line.text] for lines in lines_of]
+    lines_of, heads = _without_furniture(lines_of, pages)
+    body = _body_size([line for lines in lines_of for line in lines])
+    levels = _levels([line for lines in lines_of for line in lines], body)
+    titles = {(_key(title), page): level for level, title, page in outline}
+    anywhere = {_key(title): level for level, title, _ in outline}
+    writer = _Writer(body=body, levels=levels, titles=titles, anywhere=anywhere, words=_vocabulary(lines_of))
+    for page, lines in zip(pages, lines_of, strict=True):
+        writer.page(page.number, lines, width=page.width)
+    writer.flush()
+    if not writer.blocks:
+        raise ParseError("needs OCR: no text layer")
+    metadata: dict[str, str] = {}
+    for key, name in (("Author", "author"), ("Subject", "subject"), ("Keywords", "keywords")):
+        if about.get(key) and not about[key].startswith("("):
+            metadata[name] = about[key][:500]
+    for key, name in (("CreationDate", "created"), ("ModDate", "modified")):
+        match = re.match(r"(?:D:)?(\d{4})(\d{2})(\d{2})", about.get(key, ""))
+        if match:
+            metadata[name] = "-".join(match.groups())
+    if heads:
+        metadata["running_head"] = "; ".join(heads)[:500]
+    return Extract(
+        blocks=writer.blocks,
+        title=_title(about.get("Title", "")),
+        warnings=tuple(warnings),
+        metadata=metadata,
+        page_starts=tuple(writer.starts),
+    )
+
+
+def _title(title: str) -> str | None:
+    """The title that a PDF states, unless a program made it up."""
+    title = clean_line(title)
+    if not title or re.search(
+        r"\.(docx?|pdf|indd|pptx?|xlsx?|rtf|odt|tex|html?)$|^(untitled|microsoft|document\d*$)|/|^\(", title, re.I
+    ):
+        return None
+    return title[:300]
+
+
+def _outline(document: Any) -> list[tuple[int, str, int | None]]:
+    """Bookmarks: level from 1, title, page index."""
+    found: list[tuple[int, str, int | None]] = []
+    pdfium = _pdfium("pypdfium2")
+    try:
+        for item in document.get_toc(max_depth=8):
+            if len(found) >= 5_000:
+                break
+            title = item.get_title() if hasattr(item, "get_title") else item.title
+            destination = item.get_dest() if hasattr(item, "get_dest") else None
+            page = destination.get_index() if destination is not None else getattr(item, "page_index", None)
+            found.append((int(item.level) + 1, str(title or ""), page))
+    except (pdfium.PdfiumError, RecursionError, AttributeError):
+        return found
+    return found
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[\W_]+", "", clean(text).casefold())
+
+
+def _body_size(lines: Sequence[_Line]) -> float:
+    sizes: Counter[float] = Counter()
+    for line in lines:
+        sizes[round(line.size * 2) / 2] += len(line.text)
+    return sizes.most_common(1)[0][0] if sizes else 10.0
+
+
+def _levels(lines: Sequence[_Line], body: float) -> dict[float, int]:
+    """Heading sizes above the body's, biggest first, as levels 1 to 4."""
+    sizes: Counter[float] = Counter()
+    for line in lines:
+        size = round(line.size * 2) / 2
+        if size > body * 1.13 and not line.row and len(line.text) < 200:
+            sizes[size] += 1
+    levels: dict[float, int] = {}
+    level = 0
+    previous = 0.0
+    for size in sorted(sizes, reverse=True):
+        if not previous or previous - size > 0.06 * previous:
+            level = min(4, level + 1)
+        previous = size
+        levels[size] = level
+    return levels
+
+
+def _vocabulary(lines_of: Sequence[Sequence[_Line]]) -> frozenset[str]:
+    """Words of the document, those at line ends that may be halves left out."""
+    words: set[str] = set()
+    for lines in lines_of:
+        for line in lines:
+            text = line.text.casefold()
+            found = re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.translate({0x2010: "-", 0xFFFE: "-", 2: "-"}))
+            words.update(found[1:-1] if len(found) > 2 else ())
+    return frozenset(words)
+
+
+def _without_furniture(lines_of: Sequence[list[_Line]], pages: Sequence[_Page]) -> tuple[list[list[_Line]], list[str]]:
+    """The lines without running heads, feet and page numbers, and what these said."""
+    seen: Counter[tuple[str, int, int]] = Counter()
+    where: dict[int, list[_Line]] = {}
+    used = 0
+    for page, lines in zip(pages, lines_of, strict=True):
+        if not lines:
+            continue
+        used += 1
+        ordered = sorted(lines, key=lambda line: line.top)
+        edge = _margin(ordered, page)
+        edge += [line for line in _margin(ordered[::-1], page) if line not in edge]
+        where[page.number] = edge
+        for key in {_furniture_key(line, page) for line in edge}:
+            seen[key] += 1
+    need = 2 if used <= 3 else max(3, round(0.2 * used)) if used < 60 else 8
+    heads: dict[str, str] = {}
+    kept: list[list[_Line]] = []
+    numbers = _page_numbers(where)
+    for page, lines in zip(pages, lines_of, strict=True):
+        edge = where.get(page.number, [])
+        dropped: set[int] = set()
+        for line in edge:
+            key = _furniture_key(line, page)
+            if id(line) in numbers:
+                dropped.add(id(line))
+            elif (
+                used >= 2
+                and key[0]
+                and seen[key] + max(seen[(*key[:2], key[2] - 1)], seen[(*key[:2], key[2] + 1)]) >= need
+            ):
+                dropped.add(id(line))
+                if not _PAGE_NUMBER.fullmatch(line.text):
+                    heads.setdefault(key[0], clean_line(line.text))
+        rest = [line for line in lines if id(line) not in dropped]
+        if not rest and lines and used < 3:
+            rest = lines
+        kept.append(rest)
+    return kept, list(heads.values())
+
+
+def _margin(ordered: Sequence[_Line], page: _Page) -> list[_Line]:
+    """Lines at one edge of the page that white space parts from the body, from the edge inwards; at least the first."""
+    found: list[_Line] = []
+    for line in ordered[:6]:
+        inside = 0.18 * page.height < (line.top + line.bottom) / 2 < 0.82 * page.height
+        if inside:
+            return found
+        if found:
+            last = found[-1]
+            gap = max(line.top - last.bottom, last.top - line.bottom)
+            if gap > 0.7 * max(2.0, min(line.size, last.size) + 0.0):
+                rest = ordered[len(found) :]
+                deeper = _margin_gap(rest)
+                if not deeper:
+                    return found
+        found.append(line)
+    return found[:1]
+
+
+def _margin_gap(ordered: Sequence[_Line]) -> bool:
+    """True when the next one or two lines stand apart from what follows as well."""
+    for a, b in zip(ordered[:2], ordered[1:3], strict=False):
+        if max(b.top - a.bottom, a.top - b.bottom) > 1.5 * max(2.0, min(a.size, b.size)):
+            return True
+    return False
+
+
+def _furniture_key(line: _Line, page: _Page) -> tuple[str, int, int]:
+    """What the line says without its numbers, at which edge, and how high it stands."""
+    text = re.sub(r"\d+", "#", line.text.casefold())
+    text = re.sub(r"\b[ivxlc]{1,6}$", "#", text)
+    text = re.sub(r"\W+", " ", text.replace("#", "0")).strip()
+    return text, 0 if line.top < page.height / 2 else 1, round(line.bottom / 8)
+
+
+def _page_numbers(where: dict[int, list[_Line]]) -> set[int]:
+    """Lines (by identity) that only number the page: the number grows as the pages do."""
+    found: Counter[int] = Counter()
+    candidates: list[tuple[int, int]] = []
+    for page, lines in where.items():
+        for line in lines:
+            match = _PAGE_NUMBER.fullmatch(line.text)
+            if match is None:
+                continue
+            number = int(match[1]) if match[1].isdigit() else _roman(match[1])
+            candidates.append((page - number, id(line)))
+            found[page - number] += 1
+    need = 2 if len(where) > 2 else 1
+    return {line for shift, line in candidates if found[shift] >= need and (len(where) > 2 or shift == -1)}
+
+
+def _roman(text: str) -> int:
+    values = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+    total = 0
+    letters = text.lower()
+    for at, letter in enumerate(letters):
+        value = values[letter]
+        total += -value if at + 1 < len(letters) and values[letters[at + 1]] > value else value
+    return total
+
+
+class _Writer:
+    """Puts lines together to headings, paragraphs, items and tables."""
+
+    def __init__(
+        self,
+        *,
+        body: float,
+        levels: dict[float, int],
+        titles: dict[tuple[str, int | None], int],
+        anywhere: dict[str, int],
+        words: frozenset[str],
+    ) -> None:
+        self.blocks: list[Block] = []
+        self.starts: list[PageStart] = []
+        self._body = body
+        self._levels = levels
+        self._titles = titles
+        self._anywhere = anywhere
+        self._words = words
+        self._kind: BlockKind = "paragraph"
+        self._level = 0
+        self._text = ""
+        self._last: _Line | None = None
+        self._marks: list[tuple[int, int]] = []  # page, offset into the block being written
+        self._right = 0.0
+
+    def page(self, number: int, lines: Sequence[_Line], *, width: float) -> None:
+        """One page's lines."""
+        self._leading = _leading(lines)
+        first = True
+        edges = sorted(line.x1 for line in lines if not line.row)
+        self._right = edges[int(len(edges) * 0.8)] if edges else width
+        for line in lines:
+            self._add(line, new_page=first)
+            first = False
+        if first:  # nothing on the page: it begins where the next one does
+            self._mark_page()
+
+    def _mark_page(self) -> None:
+        if self._last is None:
+            self.starts.append(PageStart(block=len(self.blocks)))
+        else:
+            self._marks.append((0, len(self._text)))
+
+    def _add(self, line: _Line, *, new_page: bool) -> None:
+        kind, level = self._classify(line)
+        last = self._last
+        if last is not None and self._goes_on(last, line, kind, level, new_page=new_page):
+            if kind == "table":
+                self._text += "\n"
+                if new_page:
+                    self._mark_page()
+                self._text += line.text
+            else:
+                self._join(line, new_page=new_page)
+        else:
+            self.flush()
+            if new_page:
+                self._mark_page()
+            self._kind, self._level = kind, level
+            self._text = line.text.rstrip(_HYPHENS[2:])
+            if line.hyphen:
+                self._text = line.text
+        self._last = line
+
+    def _classify(self, line: _Line) -> tuple[BlockKind, int]:
+        key = _key(line.text)
+        if line.row:
+            return "table", 0
+        if key:
+            level = self._titles.get((key, line.page))
+            if level is None and (line.bold or line.size > self._body * 1.1):
+                level = self._anywhere.get(key)
+            if level is not None:
+                return "heading", level
+        size = round(line.size * 2) / 2
+        words = line.text.split()
+        text = line.text
+        letters = sum(c.isalpha() for c in text)
+        if size in self._levels and letters >= 2 and len(text) < 200 and not _BULLET.match(text):
+            return "heading", self._levels[size]
+        if (
+            line.bold
+            and line.size > 0.9 * self._body
+            and letters >= 3
+            and len(words) <= 14
+            and not _BULLET.match(text)
+            and not re.search(r"[,;]$", text)
+            and not (re.search(r"[.:]$", text) and len(words) > 6)
+            and not (text[0].islower())
+        ):
+            return "heading", max(self._levels.values(), default=0) + 1
+        if _BULLET.match(text) or (_MARKER.match(text) and not _MULTI.match(text)):
+            return "item", 0
+        return "paragraph", 0
+
+    def _goes_on(self, last: _Line, line: _Line, kind: BlockKind, level: int, *, new_page: bool) -> bool:
+        gap = line.top - last.bottom
+        if kind == "table":
+            return self._kind == "table" and (new_page or gap < 1.6 * last.size)
+        if self._kind == "table":
+            return False
+        if kind == "heading" or self._kind == "heading":
+            return (
+                kind == self._kind
+                and level == self._level
+                and not new_page
+                and not line.starts
+                and gap < 0.9 * line.size
+                and abs(line.size - last.size) < 0.6
+                and not _MARKER.match(line.text)
+                and len(self._text) < 160
+            )
+        if kind == "item" or _MULTI.match(line.text):
+            wraps = kind == "item" and not _BULLET.match(line.text) and last.hyphen
+            return wraps
+        ended = bool(_SENTENCE.search(last.text))
+        full = last.x1 > self._right - 6 * last.size
+        if new_page or line.starts:
+            return not ended and (line.text[0].islower() or last.hyphen or (full and self._kind == "paragraph"))
+        leading = self._leading
+        if gap > max(0.75 * line.size, leading + 0.35 * line.size):
+            return False
+        if abs(line.size - last.size) > 0.2 * max(line.size, last.size):
+            return False
+        indent = line.x0 - last.x0
+        if self._kind == "item":
+            return True
+        if ended and indent > 0.8 * line.size and not self._text.count(" ") < 3:
+            return False
+        if ended and last.x1 < self._right - 12 * last.size:
+            return False
+        if not full and not ended and line.text[0].isupper() and last.x1 < self._right - 0.4 * (self._right - last.x0):
+            self._text += "\n"  # a line of its own, as in an address
+        return True
+
+    def _join(self, line: _Line, *, new_page: bool) -> None:
+        text = self._text
+        following = line.text
+        if text.endswith("\n"):
+            glue = ""
+        elif text and text[-1] in _HYPHENS and len(text) > 1 and text[-2].isalpha() and following[:1].isalpha():
+            glue = ""
+            stem = text[:-1]
+            first = re.match(r"[^\W\d_]+", following)
+            before = re.search(r"[^\W\d_]+(?:-[^\W\d_]+)*$", stem)
+            left = before.group().casefold() if before else ""
+            right = first.group().casefold() if first else ""
+            soft = text[-1] == "\u00ad"
+            hyphenated = f"{left}-{right}" in self._words
+            halves = left in self._words and right in self._words and left + right not in self._words
+            compound = (hyphenated and left + right not in self._words) or (halves and len(left) > 2 and len(right) > 2)
+            if not soft and (compound or following[0].isupper() or (left and "-" in left)):
+                text = stem + "-"
+            else:
+                text = stem
+        elif text and text[-1] in _HYPHENS[:2] and following[:1].isalnum() and not text.endswith((" -", "--")):
+            glue = ""
+        elif text and _is_wide(text[-1]) and _is_wide(following[0]):
+            glue = ""
+        else:
+            glue = " "
+        self._text = text.rstrip("\ufffe\x02\u00ad") + glue
+        if new_page:
+            self._mark_page()
+        self._text += following
+
+    def flush(self) -> None:
+        """Ends the block being written."""
+        if self._last is None:
+            return
+        raw_text = self._text
+        hyphen = raw_text.rstrip("\ufffe\x02")
+        if hyphen != raw_text:
+            raw_text = hyphen + "-"
+        pieces: list[str] = []
+        at = 0
+        offsets: list[int] = []
+        for _, mark in self._marks:
+            pieces.append(_tidy(raw_text[at:mark]))
+            at = mark
+            offsets.append(sum(len(p) for p in pieces))
+        pieces.append(_tidy(raw_text[at:]))
+        text = "".join(pieces).rstrip()
+        lead = len(text) - len(text.lstrip())
+        text = text[lead:]
+        index = len(self.blocks)
+        for offset in offsets:
+            self.starts.append(PageStart(block=index, offset=max(0, min(len(text), offset - lead))))
+        if text:
+            kind = self._kind
+            tight = bool(self.blocks) and kind == "item" and self.blocks[-1].kind == "item"
+            if kind == "heading":
+                text = text.replace("\n", " ")
+            text = re.sub(r"^[\uf0b7\uf0a7\uf0d8•●▪■◦○](?=\s*\S)\s*", "- ", text) if kind == "item" else text
+            self.blocks.append(Block(text=text, kind=kind, level=self._level if kind == "heading" else 0, tight=tight))
+        self._last = None
+        self._text = ""
+        self._marks = []
+
+
+def _tidy(text: str) -> str:
+    """As a reader sees it, the length at a page's end kept: blanks at the ends stay."""
+    return re.sub(r"[ \t]+", " ", clean(text.replace("\ufffe", "-").replace("\x02", "-")))
+
+
+def _leading(lines: Sequence[_Line]) -> float:
+    """The usual white space between two lines of a paragraph."""
+    gaps = [
+        b.top - a.bottom
+        for a, b in zip(lines, lines[1:], strict=False)
+        if not b.starts and -a.size < b.top - a.bottom < 3 * a.size
+    ]
+    if not gaps:
+        return 0.0
+    counts = Counter(round(g) for g in gaps)
+    common, _ = counts.most_common(1)[0]
+    return float(common)
