@@ -680,7 +680,7 @@ def _dates_agree(claimed: Quantity, stated: Quantity) -> bool:
     if claimed.unit == stated.unit:
         if len(stated.names) > 1 or len(claimed.names) > 1:
             return claimed.names == stated.names
-        said, stands = claimed.names[0], stated.names[0]
+        said, stands = "".join(claimed.names), "".join(stated.names)
         return stands == said or stands.startswith(f"{said}-") or (said.startswith("-") and stands.endswith(said))
     if claimed.unit == "count" and len(claimed.values) == 1:  # a bare year
         year = claimed.values[0]

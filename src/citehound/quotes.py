@@ -127,7 +127,7 @@ def fold(text: str) -> Folded:
             rest = at
             while rest < size and _is_space(text[rest]):
                 rest += 1
-            if "\n" in text[at:rest]:  # a word broken at the end of a line
+            if text.count("\n", at, rest) == 1:  # a word broken at the end of a line
                 at = rest
             continue
         if pending is not None:
