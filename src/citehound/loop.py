@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from pydantic_ai import Agent, ModelRetry, Tool, ToolOutput
+from pydantic_ai import Agent, ModelRetry, ToolOutput
 from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler
 from pydantic_ai.exceptions import (
     ContentFilterError,
@@ -30,8 +30,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import UsageLimits
+from pydantic_core import SchemaValidator, core_schema
 
 from .answers import Claim, Gap, StopReason
 from .budget import Meter, Price, worst_tokens
@@ -54,6 +56,10 @@ _FRAME = 12
 """Tokens around each part of a message."""
 _MIN_RESULTS = 2500
 """A turn makes no sense with less room for results than this, in tokens of all its results together."""
+
+_ENOUGH = 1000
+"""Retries as pydantic-ai counts them; the conversation ends a run long before."""
+_ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -193,32 +199,38 @@ class Conversation:
         seconds = self.meter.seconds_left()
         if seconds is not None and seconds <= self._room():
             return "seconds"
-        if self._affordable(base) < _MIN_RESULTS:
+        if self._room_for_results(base, turn_tokens=self.limits.turn_tokens) < _MIN_RESULTS:
             return "dollars"
-        if self.model.window is not None:
-            after = base + 3 * self.limits.turn_tokens + _MIN_RESULTS + self.limits.draft_tokens
-            if after > self.model.window:
-                return "context"
+        if self._window_left(base) < _MIN_RESULTS:
+            return "context"
         return None
 
-    def _affordable(self, base: int) -> int:
-        """How many tokens of results the turn may bring so that a last draft still fits after it."""
-        most = MAX_CALLS * RESULT_TOKENS
-        window = self.model.window
-        if window is not None:
-            most = min(most, window - base - 3 * self.limits.turn_tokens - self.limits.draft_tokens)
+    def _room_for_results(self, base: int, *, turn_tokens: int) -> int:
+        """How many tokens of results the dollars left allow, so that a last draft still fits after them.
+
+        `base`: worst case of the input before them; `turn_tokens`: output of the turn, 0 when it is paid already.
+        """
         left = self.meter.dollars_left()
         if left is None:
-            return most
-        turn, draft = self.limits.turn_tokens, self.limits.draft_tokens
-        # The turn's own words come back as input, and so do refusals of calls beyond the eighth.
-        fixed = self.price.worst(input_tokens=base, output_tokens=turn) + self.price.worst(
-            input_tokens=base + 3 * turn, output_tokens=draft
-        )
+            return MAX_CALLS * RESULT_TOKENS
+        after = base + self._echo(turn_tokens)
+        fixed = self.price.worst(input_tokens=after, output_tokens=self.limits.draft_tokens)
+        if turn_tokens:
+            fixed += self.price.worst(input_tokens=base, output_tokens=turn_tokens)
         each = self.price.worst(input_tokens=1, output_tokens=0)
         if each <= 0:
-            return most if fixed <= left else 0
-        return min(most, int((left - fixed) / each))
+            return MAX_CALLS * RESULT_TOKENS if fixed <= left else 0
+        return int((left - fixed) / each)
+
+    def _window_left(self, base: int) -> int:
+        """How many tokens of results the window still holds before a last draft."""
+        if self.model.window is None:
+            return MAX_CALLS * RESULT_TOKENS
+        return self.model.window - base - self._echo(self.limits.turn_tokens) - self.limits.draft_tokens
+
+    def _echo(self, turn_tokens: int) -> int:
+        """What a turn adds to the next input besides results: its words, and refusals of calls beyond the eighth."""
+        return turn_tokens + 2 * self.limits.turn_tokens
 
     def _room(self) -> float:
         """Seconds to keep for the last draft."""
@@ -335,24 +347,10 @@ class Conversation:
         self._tail = self._base + said
         if self.toolbox is not None and not self.last:
             calls = sum(1 for part in response.parts if isinstance(part, ToolCallPart))
-            after = self._affordable_results()
-            share = after // max(1, min(calls, MAX_CALLS))
+            after = self._known or self._tail
+            room = min(self._room_for_results(after, turn_tokens=0), self._window_left(after))
+            share = room // max(1, min(calls, MAX_CALLS))
             self.toolbox.limit_results(max(300, min(RESULT_TOKENS, share)))
-
-    def _affordable_results(self) -> int:
-        """Room for results now that the turn is paid."""
-        most = MAX_CALLS * RESULT_TOKENS
-        base = self._known or self._tail
-        if self.model.window is not None:
-            most = min(most, self.model.window - base - 2 * self.limits.turn_tokens - self.limits.draft_tokens)
-        left = self.meter.dollars_left()
-        each = self.price.worst(input_tokens=1, output_tokens=0)
-        if left is not None and each > 0:
-            draft = self.price.worst(
-                input_tokens=base + 2 * self.limits.turn_tokens, output_tokens=self.limits.draft_tokens
-            )
-            most = min(most, int((left - draft) / each))
-        return most
 
     # checking a draft
 
@@ -366,7 +364,9 @@ class Conversation:
         draft = _without_text(draft, used_documents=bool(evidence.calls))
         checked = await asyncio.to_thread(check, draft, evidence, self.documents, question=self.question)
         self.draft, self.checked = draft, checked
-        if checked.feedback and not self._sent_back:
+        # Without tools, a gap that was not searched for cannot be mended; a claim can.
+        mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
+        if checked.feedback and mendable and not self._sent_back:
             back = feedback("\n".join(f"- {reason}" for reason in checked.feedback))
             if self._retry_fits(back):
                 self._sent_back = True
@@ -480,9 +480,9 @@ async def converse(
             description="Hand in the final answer: every claim with its quotes, and everything that was not found.",
         ),
         instructions=instructions,
-        tools=[] if toolbox is None else [_as_tool(toolbox, name) for name in toolbox.names],
+        toolsets=[] if toolbox is None else [_Tools(toolbox)],
         capabilities=[_Budgeted(state)],
-        retries={"tools": 1000, "output": 1000},
+        retries={"tools": _ENOUGH, "output": _ENOUGH},
         model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **(settings or {})}),
         name=state.agent,
     )
@@ -536,15 +536,33 @@ class _Budgeted(AbstractCapability[None]):
         return await handler(replace(request_context, model_settings=cast(ModelSettings, settings)))
 
 
-def _as_tool(toolbox: Toolbox, name: str) -> Tool[None]:
-    spec = toolbox.tool(name)
+class _Tools(AbstractToolset[None]):
+    """A toolbox as pydantic-ai calls it: arguments arrive as they were sent, any object will do."""
 
-    async def run(**arguments: Any) -> dict[str, Any]:
-        return await toolbox.call(name, arguments)
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
 
-    return Tool[None].from_schema(
-        run, name=spec.name, description=spec.description, json_schema=spec.parameters, takes_ctx=False
-    )
+    @property
+    def id(self) -> str:
+        return "citehound"
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool.name, description=tool.description, parameters_json_schema=tool.parameters
+                ),
+                max_retries=_ENOUGH,
+                args_validator=_ANY_OBJECT,
+            )
+            for tool in self._toolbox.tools
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
+    ) -> dict[str, Any]:
+        return await self._toolbox.call(name, tool_args)
 
 
 def _is_retry(messages: Sequence[ModelMessage]) -> bool:
