@@ -348,6 +348,39 @@ def _subject(sentence: str) -> str:
     return re.sub(r"^\W*(?:\d+(?:\.\d+)*\.?|\([a-z0-9]+\)|[-*•])\s+", "", sentence)
 
 
+def dated_documents(state: State, focus: Focus, names: Names) -> list[str]:
+    """Documents whose id bears a date that the question names, if these are few."""
+    when = months(state.question)
+    sources = focus.home or {s.name for s in state.sources}
+    found = [d for d in names.titles if source_of(d) in sources and when and _dated(d, when)]
+    return found if len(found) <= 4 else []
+
+
+_DATES = re.compile(r"\d{4}[-_.]?\d{2}([-_.]?\d{2})?|\bv\d[\w.]*\b")
+
+
+def siblings(document: str, names: Names) -> list[str]:
+    """Other versions of a document: the same file name (dates and versions aside) and the same title."""
+
+    def parts(one: str) -> tuple[str, str]:
+        pieces = one.split("/")
+        return _DATES.sub("", pieces[-1]).strip("-_. "), plain_title(names.titles.get(one, ""))
+
+    own = document.split("/")
+    mine = parts(document)
+    found: list[tuple[int, str]] = []
+    for other in names.by_source.get(source_of(document), ()):
+        if other == document or parts(other)[0] != mine[0]:
+            continue
+        pieces = other.split("/")
+        same = 0
+        while same < min(len(pieces), len(own)) and _DATES.sub("", pieces[-1 - same]) == _DATES.sub("", own[-1 - same]):
+            same += 1
+        if same >= 2 or (parts(other)[1] == mine[1] and mine[0] not in ("index", "readme")):
+            found.append((-same, other))
+    return [other for _, other in sorted(found)]
+
+
 def catchword(sentence: str) -> str:
     """'Encryption' of '7.2 Encryption. Every third party …'; empty without one."""
     match = re.match(r"[A-ZÀ-Þ][^.:]{2,60}(?=[.:]\s)", _subject(sentence))
@@ -405,15 +438,36 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                     )
                 )
 
+        # What the somebody promises in figures, where rules for it may stand.
+        facts = [
+            one
+            for one in scored
+            if source_of(one.text.document) in own and any(q.is_time for q in quantities(one.sentence.text))
+        ]
+        for one in sorted(facts, key=lambda one: -one.near)[:4]:
+            terms = {s: w for s, w in new_terms(one.sentence.text, state, focus, weigh).items() if not s.isdigit()}
+            query = query_of(terms, one.sentence.text, language=language, most=4)
+            if len(query.split()) < 2:
+                continue
+            for source in [s.name for s in focus.ranked if s.name not in own][:1]:
+                found.append(
+                    Lead(
+                        kind="fact",
+                        weight=0.9 + one.near - 0.5 * bool(focus.titled),
+                        query=query,
+                        source=source,
+                    )
+                )
+
     # 3. Names of other documents, and terms defined there.
     for text, weight in texts[:6]:
         best = sorted(
             (one for one in scored if one.text is text),
             key=lambda one: -(one.cover + 0.3 * requires(one.sentence.text)),
-        )[:12]
+        )[:40]
         for one in best:
             for title in mentioned(one.sentence.text, names):
-                targets = [d for d in documents_titled(title, names) if source_of(d) in usable]
+                targets = [d for d in documents_titled(title, names) if source_of(d) in (focus.home or usable)]
                 if title in asked_titles or not targets or set(targets) & read or text.document in targets:
                     continue
                 rest = new_terms(one.sentence.text, state, focus, weigh)
@@ -484,6 +538,22 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                     only_current=False,
                 )
             )
+    if focus.older or focus.change:
+        for document in dated_documents(state, focus, names):
+            if document not in read:
+                found.append(Lead(kind="dated", weight=1.9, query="", source=source_of(document), document=document))
+        for text, weight in texts[:3]:
+            for document in siblings(text.document, names)[:2]:
+                if document not in read and (weight >= 0.25 or not text.current):
+                    found.append(
+                        Lead(
+                            kind="sibling",
+                            weight=1.2 + weight + 0.5 * (not text.current),
+                            query="",
+                            source=source_of(document),
+                            document=document,
+                        )
+                    )
     if focus.change:
         best = sorted(scored, key=lambda one: -one.cover)[:6]
         for one in best:
@@ -516,6 +586,8 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
 
     # 7. Rare words and names of the best sentences.
     best = sorted(scored, key=lambda one: -(one.cover + 0.15 * requires(one.sentence.text)))[:6]
+    floor = 0.5 * max((one.cover for one in best), default=0.0)
+    best = [one for one in best if one.cover >= max(0.2, floor)]
     residual = _residual(focus, scored)
     rest = query_of(residual, state.question, language=language, most=3)
     for one in best:
@@ -629,6 +701,7 @@ def _search(source: Source, query: str, filters: Mapping[str, str], *, only_curr
     arguments: dict[str, Any] = {"query": query, **filters}
     if not only_current:
         arguments["only_current"] = False
+        arguments["k"] = 10
     return Planned(tool=source.tool, arguments=arguments, why=why)
 
 
@@ -651,6 +724,11 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
     titled = set(focus.titled)
     when = months(state.question)
     best: dict[tuple[str, str | None], Candidate] = {}
+    often: dict[str, float] = {}
+    for search in state.searches:
+        for document in dict.fromkeys(h.document for h in search.hits):
+            rank = next(h.rank for h in search.hits if h.document == document)
+            often[document] = often.get(document, 0.0) + 0.5 / (2 + rank)
     for order, search in enumerate(state.searches):
         asked = weigh.of(search.query)
         asked_total = sum(asked.values()) or 1.0
@@ -678,7 +756,7 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
                 score -= 0.0 if focus.older else 0.5
                 if focus.older and when and _dated(hit.document, when):
                     score += 0.8
-            score += 0.02 * order
+            score += 0.02 * order + min(0.5, 0.6 * (often[hit.document] - 0.5 / (2 + hit.rank)))
             key = (hit.document, hit.section)
             if key not in best or score > best[key].score:
                 best[key] = Candidate(
@@ -770,6 +848,16 @@ def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
     )
 
 
+def _direct_read(lead: Lead, state: State, *, small: bool) -> Planned:
+    """A document by name; in a corpus of long documents at the section that a search or its other version showed."""
+    arguments: dict[str, Any] = {"document": lead.document}
+    if not small:
+        section = next((h.section for s in state.searches for h in s.hits if h.document == lead.document), None)
+        if section is not None:
+            arguments["section"] = section
+    return Planned(tool="read_document", arguments=arguments, why=lead.kind)
+
+
 def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
     """The calls of the next step; none when it is time to hand in the draft."""
     if not state.sources or (state.steps_left is not None and state.steps_left <= 2) or state.steps >= MAX_STEPS:
@@ -831,7 +919,7 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
             if reads_left - sum(1 for p in planned if p.tool == "read_document") > 0 and not any(
                 t.document == lead.document for t in state.tried
             ):
-                call = Planned(tool="read_document", arguments={"document": lead.document}, why=lead.kind)
+                call = _direct_read(lead, state, small=small)
                 if call.arguments not in [p.arguments for p in planned] and (lead.kind != "title" or direct < 1):
                     direct += lead.kind == "title"
                     planned.append(call)

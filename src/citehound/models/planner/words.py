@@ -19,7 +19,7 @@ _STOP = {
         itself just let like made make makes may me might more most much must my no nor not now of off on once
         one only or other our ours out over own per please put same say says said shall she should since so some
         such take takes than that the their theirs them then there these they thing things this those through to
-        too under until up upon us use used uses using very was way we were what when where whether which while
+        too under until up upon us very was way we were what when where whether which while
         who whom whose why will with within without would yet you your yours tell know need needs many long""",
     "de": """
         aber alle als am an auch auf aus bei bin bis da das dass dein dem den der des die dies diese dieser
