@@ -566,6 +566,7 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
             )
     measured = _ranges(text, sorted(measured, key=lambda q: q.start))
     measured = [q for q in measured if not _is_pronoun(text, q, languages)]
+    measured = [q for q in measured if q.unit != "times" or not any(r.start <= q.start < r.end for r in rates)]
     return tuple(sorted([*found, *measured, *rates], key=lambda q: (q.start, q.end)))
 
 

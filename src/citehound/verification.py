@@ -443,6 +443,8 @@ def check_quote(quote: str, document: Document, library: _Library) -> tuple[Plac
         if not library.touched(document.id):
             return None, "not read in this run", "read the document before citing it"
         return None, "the quote does not stand in the document", "copy the words exactly as you read them"
+    if not library.touched(document.id):
+        return place, "not read in this run", "read the document before citing it"
     if not all(library.was_read(document.id, span) for span in place.spans):
         return place, "the place of the quote was not read in this run", "read the section in which it stands"
     short = check_length(parts, document, place)
@@ -558,7 +560,9 @@ def check_quantities(
     text: str, stated: Sequence[Quantity], cited: Sequence[_Cited], *, fallback: str | None = None
 ) -> tuple[list[Quantity], list[str]]:
     """The quantities of a claim that its quotes do not state, and warnings about those that were converted."""
-    claimed = quantities(text, language=_language(text, fallback))
+    found = quantities(text, language=_language(text, fallback))
+    rates = [q for q in found if q.unit.startswith("rate")]  # of "every 12 months" the rate has to stand, in any words
+    claimed = [q for q in found if not any(r is not q and r.start <= q.start and q.end <= r.end for r in rates)]
     exempt = exempt_spans(text, cited)
     expressions = derivations(text, claimed)
     wrong: list[Quantity] = []
