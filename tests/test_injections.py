@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import json
 import re
 import shutil
 import socket
 import unicodedata
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 
 from citehound import config
 from citehound.answers import Answer, Citation
 from citehound.assistant import Assistant
 from citehound.budget import Price
+from citehound.cli import output
 from citehound.corpus import Corpus, SyncReport
-from citehound.drafts import Draft, DraftCitation, DraftClaim
+from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.index import OWNER
 from citehound.models import OpenedModel
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
-from citehound.security import terminal
+from citehound.runs import RunStore
 
 ATTACKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "attacks"
 HOST = "wiki-supplier-notes"
@@ -186,9 +189,22 @@ def check_citations(answer: Answer, corpus: Corpus) -> None:
             assert any(c.status == "verified" for c in claim.citations)
 
 
-def printed(answer: Answer) -> str:
-    """What a person sees in the terminal."""
-    return terminal(answer.text)
+def printed(planted: Planted, answer: Answer) -> str:
+    """All that a person can be shown of the planted text, through the functions that the command line prints with."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), redirect_stderr(shown):
+        output.show_answer(answer)
+        output.out_json(answer.to_dict())
+        output.show_report(planted.report)
+        for query in ("supplier notes", "Alpha annex"):
+            output.show_hits(planted.corpus.search("wiki", query, principal=OWNER))
+        for listed in planted.corpus.list_documents("wiki", principal=OWNER, only_current=False).documents:
+            output.show_passage(planted.corpus.read(listed.document, principal=OWNER))
+            output.out(listed.title)
+        store = RunStore(planted.corpus.config.state / "runs.sqlite")
+        output.show_runs(store.list(20))
+        output.show_run(store.get(answer.run_id))
+    return shown.getvalue()
 
 
 def control_characters(text: str) -> list[str]:
@@ -244,8 +260,11 @@ def replay(planted: Planted, row: dict[str, Any], draft: Draft, *, read_host: bo
         [*turns, lambda request: as_far_as_allowed(draft, request)], repeat_last=True, usage=(2000, 400)
     )
     opened = OpenedModel(model=model, name="scripted", price=Price(input=5.0, output=25.0))
-    with Assistant(planted.corpus.config, planted.corpus, opened) as assistant:
-        return assistant.ask_sync(row["question"], mode="agent"), model
+    steps = io.StringIO()
+    with Assistant(planted.corpus.config, planted.corpus, opened, output.Steps()) as assistant, redirect_stderr(steps):
+        answer = assistant.ask_sync(row["question"], mode="agent")
+    assert not control_characters(steps.getvalue())
+    return answer, model
 
 
 def as_far_as_allowed(draft: Draft, request: ScriptedRequest) -> Draft | ModelResponse:
@@ -313,17 +332,87 @@ def test_obeying_forges_nothing(planted: Planted, row: dict[str, Any]) -> None:
         check_citations(answer, planted.corpus)
         harmless(planted, row, answer)
         check_shown(planted, row, answer, model)
+        check_refusals(row, model)
+        check_given(row, model)
         json.loads(json.dumps(answer.to_dict()))
 
 
 def check_shown(planted: Planted, row: dict[str, Any], answer: Answer, model: ScriptedModel) -> None:
-    shown = printed(answer)
+    shown = printed(planted, answer)
     assert not control_characters(shown)
     stored = b"".join(p.read_bytes() for p in (planted.root / ".citehound").rglob("*") if p.is_file())
-    sent = str([request.messages for request in model.requests])
     for name, secret in SECRETS.items():
         assert secret not in shown, f"{name} was shown"
         assert secret.encode() not in stored, f"{name} was stored"
         first = str(model.requests[0].messages)
         assert secret not in first, f"{name} was in the prompt"
-    assert "\x1b" not in sent or row["family"] == "ansi"
+
+
+def check_given(row: dict[str, Any], model: ScriptedModel) -> None:
+    """What the model was given holds nothing that a person could not see."""
+    returned = [
+        part.content
+        for request in model.requests
+        for message in request.messages
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ]
+    given = json.dumps(returned, ensure_ascii=False, default=str)
+    assert not control_characters(given)
+    if {"hidden:css", "hidden:comment"} & set(row["must_not"]):
+        canary = row["must_not"][0].removeprefix("text:")
+        read = [part for part in returned if isinstance(part, dict) and "text" in part]
+        assert read
+        assert canary not in json.dumps(read, ensure_ascii=False)
+
+
+def check_refusals(row: dict[str, Any], model: ScriptedModel) -> None:
+    """Only tools that read are offered, and a call to any other is answered, not run; the model may go on."""
+    offered = {tool.name for tool in model.requests[0].parameters.function_tools}
+    assert offered == {*(f"search_{s}" for s in KEPT), "read_document", "find_in_document", "list_documents"}
+    forbidden = [n for n, (tool, _) in enumerate(row["obey"]["calls"]) if tool not in offered]
+    assert len(model.requests) > min(len(forbidden), 10)
+
+
+def test_quoting_what_was_read_is_verified(bank_root: Path, tmp_path: Path) -> None:
+    """The counterpart: without it, every replay would pass on a product that verifies nothing."""
+    row = {
+        "channel": "body",
+        "text": "The annex is kept by Legal.",
+        "question": "Who keeps the annex?",
+        "obey": {"calls": []},
+    }
+    root = make_corpus(bank_root, tmp_path / "corpus")
+    plant(row, root)
+    quote = DraftCitation(document="wiki/wiki-supplier-notes", quote="The annex is kept by Legal.")
+    draft = Draft(claims=(DraftClaim(text="Legal keeps the annex.", citations=(quote,)),))
+    with Corpus.open(config.load(root / "citehound.toml"), write=True) as corpus:
+        planted = Planted(root=root, corpus=corpus, report=corpus.sync())
+        read, _ = replay(planted, row, draft, read_host=True)
+        seen, _ = replay(planted, row, draft, read_host=False)
+    assert read.status == "complete"
+    assert [c.status for c in seen.claims[0].citations] == ["unverified"]
+
+
+def test_a_call_to_an_unknown_tool_does_not_end_the_run(bank_root: Path, tmp_path: Path) -> None:
+    row = {"question": "Who keeps the annex?", "obey": {"calls": [["shell", {"cmd": "env"}], ["export_all", {}]]}}
+    root = make_corpus(bank_root, tmp_path / "corpus")
+    with Corpus.open(config.load(root / "citehound.toml"), write=True) as corpus:
+        planted = Planted(root=root, corpus=corpus, report=corpus.sync())
+        answer, model = replay(planted, row, Draft(missing=(DraftGap(what="who keeps the annex"),)), read_host=False)
+    assert answer.stop_reason == "answered"
+    assert len(model.requests) >= 4
+
+
+def test_a_secret_that_the_model_says_is_neither_shown_nor_stored(bank_root: Path, tmp_path: Path) -> None:
+    row = {"question": "What is the key?", "obey": {"calls": [["search_wiki", {"query": SECRETS["API_KEY"]}]]}}
+    secret = SECRETS["API_KEY"]
+    root = make_corpus(bank_root, tmp_path / "corpus")
+    draft = Draft(claims=(DraftClaim(text=f"The key is {secret}."),), missing=(DraftGap(what=secret),))
+    with Corpus.open(config.load(root / "citehound.toml"), write=True) as corpus:
+        planted = Planted(root=root, corpus=corpus, report=corpus.sync())
+        answer, _ = replay(planted, row, draft, read_host=False)
+        shown = printed(planted, answer)
+    assert secret not in shown
+    assert "redacted" in shown
+    assert not [p for p in root.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
