@@ -76,7 +76,7 @@ def _context(document: Document, section: Section | None, by_id: dict[str, Secti
         path.append(name)
         at = by_id.get(at.parent) if at.parent else None
     path.reverse()
-    if not path or path[0] != document.title:
+    if not path or not path[0].startswith(document.title):
         path.insert(0, document.title)
     text = " > ".join(path)
     return text if len(text) <= _MAX_CONTEXT else text[: _MAX_CONTEXT - 1] + "…"
@@ -124,7 +124,7 @@ def _is_break(text: str, at: int) -> bool:
 
 
 def _atoms(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """The smallest pieces that we like to keep whole: paragraphs, rows, sentences, and words where nothing else cuts."""
+    """The smallest pieces to keep whole: paragraphs, rows, sentences, and words where nothing else cuts."""
     for at, to in _split(_BLANK_LINE, text, start, end):
         lines = list(_split(re.compile(r"\n"), text, at, to))
         rows = [text[a:b] for a, b in lines]

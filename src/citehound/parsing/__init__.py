@@ -1,9 +1,9 @@
-"""From bytes to a `Document`: which format it is, which encoding, what its front matter says; each format has its module."""
+"""From bytes to a `Document`: format, encoding, front matter, title; how a format is read is its own module's."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from ..documents import RESERVED, Document, RawDocument
@@ -65,7 +65,7 @@ def _parse(raw: RawDocument, kind: Format, *, language: str | None) -> Document:
     rendered, placed = join(blocks)
     if not rendered.strip():
         raise Unsupported("no text in the file")
-    heading = next((item.block.text for item in placed if item.block.kind == "heading"), None)
+    heading = _title_heading([item.block for item in placed])
     stem = PurePosixPath(raw.path).name.split(".", 1)[0] or PurePosixPath(raw.path).name
     title = fold(metadata.get("title") or (front.title if front else None) or heading or parsed.title or stem)
     declared = _language_code(metadata.get("language") or metadata.get("lang") or "")
@@ -82,24 +82,33 @@ def _parse(raw: RawDocument, kind: Format, *, language: str | None) -> Document:
     )
 
 
-def _blocks(kind: Format, text: str, metadata: dict[str, str]) -> Parsed:
+def _blocks(kind: Format, body: str, metadata: dict[str, str]) -> Parsed:
     match kind:
         case "markdown":
             from .markdown import parse_markdown
 
-            return parse_markdown(text, metadata=metadata)
+            return parse_markdown(body, metadata=metadata)
         case "rst":
             from .rst import parse_rst
 
-            return parse_rst(text)
+            return parse_rst(body)
         case "html":
             from .html import parse_html
 
-            return parse_html(text)
+            return parse_html(body)
         case "text":
             from .text import parse_text
 
-            return parse_text(text)
+            return parse_text(body)
+
+
+def _title_heading(blocks: Sequence[Block]) -> str | None:
+    """The first heading, unless it is but the first numbered one of several on its level, as in a changelog."""
+    headings = [block for block in blocks if block.kind == "heading"]
+    if not headings:
+        return None
+    peers = [block for block in headings if block.level <= headings[0].level]
+    return headings[0].text if len(peers) == 1 or "." not in (label(headings[0].text).number or "") else None
 
 
 def _promoted(block: Block) -> Block:

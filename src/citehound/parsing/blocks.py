@@ -1,4 +1,4 @@
-"""What every format is read into: a flat run of text blocks, and how they become one text; sections are found elsewhere."""
+"""What every format is read into: a run of text blocks, and how they become one text; it finds no sections."""
 
 from __future__ import annotations
 
@@ -61,11 +61,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalise(text: str) -> str:
-    """Line ends become LF (a form feed too); NUL, other controls, soft hyphens and zero-width characters go.
+    """Line ends become LF, a form feed inside a line a blank; NUL, controls, soft hyphens and zero-width marks go.
 
     Joiners stay where scripts and emoji need them; embedding and override marks go, plain direction marks stay.
     """
-    text = re.sub(r"\r\n?|[\f\v\u2028\u2029\x85]", "\n", text)
+    text = re.sub(r"\r\n?|[\v\u2028\u2029\x85]", "\n", text)
+    text = re.sub(r"\f+(?=\n|\Z)|(?<=\n)\f+|\A\f+", "", text).replace("\f", " ")
     text = text.translate(_INVISIBLE).translate(_BIDI)
     return _SURROGATE.sub("\ufffd", _JOINER.sub("", text))
 

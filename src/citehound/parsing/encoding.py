@@ -127,7 +127,7 @@ def _western(data: bytes) -> str:
 
 
 def _cjk_score(sample: bytes, encoding: str) -> float:
-    """Share of the characters beyond ASCII that are everyday Chinese, Japanese or Korean ones; 0 when it does not decode."""
+    """Share of everyday Chinese, Japanese or Korean among the characters beyond ASCII; 0 if it does not decode."""
     text = None
     for cut in range(4):
         try:

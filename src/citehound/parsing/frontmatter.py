@@ -1,4 +1,4 @@
-"""YAML or TOML front matter as flat strings, read without aliases or tags; where broken, the text stays and it is said."""
+"""YAML or TOML front matter as flat strings, without aliases or tags; where broken, the text stays."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class _Loader(yaml.BaseLoader):
     """Scalars stay strings; tags mean nothing; aliases, anchors and repeated keys are refused."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
+        event: Any = cast("Any", self).peek_event()
+        if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not allowed")
-        if getattr(self.peek_event(), "anchor", None):
+        if getattr(event, "anchor", None):
             raise yaml.YAMLError("anchors are not allowed")
         return super().compose_node(parent, index)
 

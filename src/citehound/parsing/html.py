@@ -1,11 +1,10 @@
-"""HTML as a reader sees it: visible text in blocks, tables as rows; scripts, hidden text and page furniture stay out."""
+"""HTML as a reader sees it: blocks of visible text, tables as rows; scripts, hidden text and furniture stay out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Literal
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -133,14 +132,14 @@ def parse_html(text: str) -> Parsed:
     tree = LexborHTMLParser(text)
     title = tree.css_first("head > title") or tree.css_first("title")
     body = tree.body
-    parsed = _parse(tree, _content(body), strict=True) if body is not None else Parsed(blocks=())
+    parsed = _parse(tree, _content(body), whole_page=True) if body is not None else Parsed(blocks=())
     return Parsed(blocks=parsed.blocks, title=fold(title.text()) or None if title else None, warnings=parsed.warnings)
 
 
 def parse_fragment(text: str) -> Parsed:
     """Blocks of rendered HTML that is all content, as Markdown gives it."""
     tree = LexborHTMLParser("<!doctype html><body>" + text)
-    return _parse(tree, tree.body, strict=False) if tree.body is not None else Parsed(blocks=())
+    return _parse(tree, tree.body, whole_page=False) if tree.body is not None else Parsed(blocks=())
 
 
 def _content(body: LexborNode | None) -> LexborNode | None:
@@ -179,9 +178,10 @@ class _Reader:
     marker: str | None = None
     """The bullet or number that the next text of an item begins with."""
     quote: int = 0
-    fresh: bool = True
-    """True until the first item of an outermost list is out."""
     tight: bool = False
+    hidden_ids: frozenset[int] = frozenset()
+    """Nodes that a style sheet of the page hides."""
+    in_cell: bool = False
 
     def flush(self, kind: BlockKind = "paragraph", *, level: int = 0) -> None:
         text = _squeeze("".join(self.inline))
@@ -216,65 +216,65 @@ def _squeeze(text: str) -> str:
     return re.sub(r"\n{2,}", "\n", text).strip(" \n")
 
 
-def _walk(top: LexborNode) -> Iterator[tuple[Literal["enter", "leave"], LexborNode]]:
-    """Depth first without recursion; send `True` after an 'enter' to skip what is inside."""
+def _walk(top: LexborNode) -> Generator[tuple[bool, LexborNode], bool | None]:
+    """Depth first without recursion: (True, node) on the way in, (False, node) on the way out.
+
+    Send True after a way in to skip what is inside.
+    """
     node: LexborNode | None = top
-    count = 0
-    while node is not None:
-        count += 1
-        if count > _MAX_NODES:
+    for _ in range(_MAX_NODES):
+        if node is None:
             return
-        skip = yield "enter", node
+        skip = yield True, node
         child = None if skip else node.first_child
         if child is not None:
             node = child
             continue
         while node is not None:
-            yield "leave", node
+            yield False, node
             if node.mem_id == top.mem_id:
                 return
-            following = node.next
-            if following is not None:
-                node = following
+            if node.next is not None:
+                node = node.next
                 break
             node = node.parent
 
 
-def _parse(tree: LexborHTMLParser, top: LexborNode | None, *, strict: bool) -> Parsed:
-    if top is None:
-        return Parsed(blocks=())
-    hidden_ids = _hidden_by_sheet(tree)
-    reader = _Reader()
+def _read(reader: _Reader, top: LexborNode, *, hidden_ids: frozenset[int], whole_page: bool) -> int:
+    """Reads all below `top`; returns how many places with hidden text were left out."""
     hidden = 0
     walk = _walk(top)
     skip: bool | None = None
     while True:
         try:
-            event, node = walk.send(skip) if skip is not None else next(walk)
+            entering, node = walk.send(skip)
         except StopIteration:
             break
         skip = None
-        if event == "enter":
-            skip = False
-            tag = node.tag or ""
-            if tag == "-text":
-                reader.inline.append((node.text_content or "").replace("\x0b", " "))
-                continue
-            if tag.startswith(("-", "!")) or tag in _DROPPED:
-                skip = True
-                continue
-            reason = _hidden(node, tag, hidden_ids)
-            if reason:
-                hidden += bool(fold(node.text(deep=True)))
-                skip = True
-                continue
-            if strict and (tag == "nav" or _attribute(node, "role") in _FURNITURE):
-                skip = True
-                continue
+        tag = node.tag or ""
+        if not entering:
+            if node.mem_id != top.mem_id:
+                _leave(reader, node, tag)
+        elif tag == "-text":
+            reader.inline.append((node.text_content or "").replace("\x0b", " "))
+        elif tag.startswith(("-", "!")) or tag in _DROPPED:
+            skip = True
+        elif _hidden(node, tag, hidden_ids):
+            hidden += bool(fold(node.text(deep=True)))
+            skip = True
+        elif whole_page and (tag == "nav" or _attribute(node, "role") in _FURNITURE):
+            skip = True
+        elif node.mem_id != top.mem_id:
             skip = _enter(reader, node, tag)
-        else:
-            _leave(reader, node, node.tag or "")
     reader.flush()
+    return hidden
+
+
+def _parse(tree: LexborHTMLParser, top: LexborNode | None, *, whole_page: bool) -> Parsed:
+    if top is None:
+        return Parsed(blocks=())
+    reader = _Reader(hidden_ids=_hidden_by_sheet(tree))
+    hidden = _read(reader, top, hidden_ids=reader.hidden_ids, whole_page=whole_page)
     warnings = (f"hidden text left out ({hidden} places)",) if hidden else ()
     return Parsed(blocks=reader.blocks, warnings=warnings)
 
@@ -310,7 +310,7 @@ def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
             if code.strip():
                 reader.add("\n".join(line.rstrip() for line in code.split("\n")), kind="code")
             return True
-        case "table":
+        case "table" if not reader.in_cell:
             return _enter_table(reader, node)
         case "ol" | "ul" | "menu" | "dir":
             reader.flush()
@@ -473,12 +473,12 @@ def _enter_table(reader: _Reader, node: LexborNode) -> bool:
     reader.flush()
     layout = _attribute(node, "role") in ("presentation", "none") or node.css_first("table table") is not None
     layout = layout or node.css_first("td h1, td h2, td h3, td h4, td pre, td ul li p") is not None
-    rows = [] if layout else _rows(node)
+    rows = [] if layout else _rows(node, reader.hidden_ids)
     if layout or all(len(row) < 2 for row in rows):
         return False
     caption = node.css_first("caption")
     if caption is not None and fold(caption.text(deep=True)):
-        reader.add(_cell_text(caption), kind="paragraph")
+        reader.add(_cell_text(caption, reader.hidden_ids), kind="paragraph")
     lines = [" | ".join(row).rstrip() for row in rows]
     lines = [line for line in lines if line.strip(" |")]
     if lines:
@@ -486,16 +486,18 @@ def _enter_table(reader: _Reader, node: LexborNode) -> bool:
     return True
 
 
-def _rows(table: LexborNode) -> list[list[str]]:
+def _rows(table: LexborNode, hidden_ids: frozenset[int]) -> list[list[str]]:
     """Cells by row, those that span columns or rows repeated in each place; one over the whole row stands once."""
     raw: list[list[_Cell]] = []
     for tr in table.css("tr"):
         cells: list[_Cell] = []
+        if _hidden(tr, "tr", hidden_ids) or tr.css_first("td, th") is None:
+            continue
         for cell in tr.iter():
-            if cell.tag in ("td", "th"):
+            if cell.tag in ("td", "th") and not _hidden(cell, cell.tag or "", hidden_ids):
                 cells.append(
                     _Cell(
-                        text=_cell_text(cell),
+                        text=_cell_text(cell, hidden_ids),
                         rows=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "rowspan"), 1) or _MAX_SPAN)),
                         columns=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "colspan"), 1))),
                     )
@@ -541,33 +543,8 @@ def _rows(table: LexborNode) -> list[list[str]]:
     return rows
 
 
-def _cell_text(cell: LexborNode) -> str:
+def _cell_text(cell: LexborNode, hidden_ids: frozenset[int]) -> str:
     """All visible text of a cell on one line."""
-    inner = _Reader()
-    walk = _walk(cell)
-    skip: bool | None = None
-    while True:
-        try:
-            event, node = walk.send(skip) if skip is not None else next(walk)
-        except StopIteration:
-            break
-        skip = None
-        if event == "leave":
-            if node.mem_id != cell.mem_id:
-                _leave(inner, node, node.tag or "")
-            continue
-        skip = False
-        tag = node.tag or ""
-        if tag == "-text":
-            inner.inline.append((node.text_content or "").replace("\x0b", " "))
-        elif tag.startswith(("-", "!")) or tag in _DROPPED or _hidden(node, tag, frozenset()):
-            skip = True
-        elif node.mem_id != cell.mem_id:
-            skip = tag != "table" and _enter(inner, node, tag)
-    inner.flush()
+    inner = _Reader(hidden_ids=hidden_ids, in_cell=True)
+    _read(inner, cell, hidden_ids=hidden_ids, whole_page=False)
     return fold(" ".join(block.text for block in inner.blocks)).replace(" | ", " / ")
-
-
-def texts(blocks: Sequence[Block]) -> list[str]:
-    """The text of each block."""
-    return [block.text for block in blocks]

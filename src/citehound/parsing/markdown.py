@@ -1,4 +1,4 @@
-"""Markdown by CommonMark with tables: rendered to HTML and read as a reader sees it; template tags are resolved first."""
+"""Markdown (CommonMark and tables): rendered to HTML and read as that; template tags are resolved first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,20 @@ _CODE_OR_TAG = re.compile(
     r"|(?P<tag><%(?:.|\n)*?%>|\{%(?:.|\n)*?%\}|\{\{[<%](?:.|\n)*?[>%]\}\}|\{\{(?:[^{}\n]|\{[^{}\n]*\})*\}\})"
 )
 _KEYWORDS = frozenset(
-    ["end", "if", "else", "range", "with", "template", "define", "block", "include", "partial", "relref", "ref"]
+    [
+        "end",
+        "if",
+        "else",
+        "range",
+        "with",
+        "template",
+        "define",
+        "block",
+        "include",
+        "partial",
+        "relref",
+        "ref",
+    ]
 )
 _ATTRIBUTES = re.compile(r"[ \t]*\{:?[ \t]*[#.][^}\n]{0,200}\}[ \t]*$|^\{:[^}\n]{0,200}\}[ \t]*$", re.MULTILINE)
 _CONTAINER = re.compile(r"^[ \t]*:{3,}[ \t]*(?:\{?[\w-]*\}?)(?P<title>[^\n]*)$", re.MULTILINE)
@@ -43,7 +56,7 @@ def parse_markdown(text: str, *, metadata: Mapping[str, str] | None = None) -> P
 
 def _prepare(text: str, metadata: Mapping[str, str]) -> str:
     """Everything outside code fences without template tags, attribute lists and tags that would swallow the rest."""
-    text = _DATA_URI.sub("data:,", text)
+    text = _DATA_URI.sub("#", text)
     parts: list[str] = []
     prose: list[str] = []
     fence: str | None = None

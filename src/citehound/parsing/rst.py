@@ -1,4 +1,4 @@
-"""reStructuredText through docutils' own parser, without its transforms; what only Sphinx knows degrades to its text."""
+"""reStructuredText through docutils' parser, without its transforms; what only Sphinx knows degrades to its text."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ _SILENT = frozenset(
     ]
 )
 """Directives of which a reader sees nothing, or nothing that this file says."""
+_SWITCHES = frozenset(["only", "ifconfig", "tab-set", "grid", "hlist", "cssclass", "container", "tabs"])
+"""Directives whose argument is not shown."""
 _CODE = frozenset(
     [
         "code",
@@ -116,13 +118,13 @@ class _Unknown(Directive):
             return [nodes.literal_block(text, text)]
         out: list[nodes.Node] = []
         caption = fold(str(cast("dict[str, str]", self.options).get("caption", "")))
-        lead = _lead(name, argument)
+        lead = "" if name in _SWITCHES else _lead(name, argument)
         for text in (lead, caption):
             if text:
                 inline, _ = self.state.inline_text(text, self.lineno)
                 out.append(nodes.paragraph(text, "", *inline))
         holder = nodes.container()
-        self.state.nested_parse(self.content, self.content_offset, holder, match_titles=1)
+        self.state.nested_parse(self.content, self.content_offset, holder, match_titles=True)
         return [*out, *holder.children]
 
 
@@ -189,17 +191,28 @@ class _Lenient:
         known: Any = None
         if name.lower() in _WITHIN:
             known, _ = directives.directive(name, this.memo.language, this.document)
+        if known is not None:
+            spec = _AnyOption(known.option_spec or {"any": str})
+            known = type(known.__name__, (known,), {"option_spec": spec})
         return this.run_directive(known or _Unknown, match, name, option_presets)
 
 
-_STATES = tuple(type(c.__name__, (_Lenient, c), {}) for c in states.state_classes)
+def _explicit() -> Any:
+    """Body's table of explicit markup, with our `directive` in place of its own."""
+    body = cast("Any", states.Body).explicit
+    original = cast("Any", states.Body).directive
+    constructs = [(_Lenient.directive if method is original else method, p) for method, p in body.constructs]
+    return type(body)(patterns=body.patterns, constructs=constructs)
+
+
+_STATES = tuple(type(c.__name__, (_Lenient, c), {"explicit": _explicit()}) for c in states.state_classes)
 
 
 def parse_rst(text: str) -> Parsed:
     """Blocks of a reStructuredText."""
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")
-        settings = frontend.get_default_settings(Parser)
+        settings = frontend.get_default_settings(cast("Any", Parser))
         settings.report_level = 5
         settings.halt_level = 5
         settings.warning_stream = False
@@ -297,27 +310,32 @@ class _Writer:
                 self.add(f"[{label}] {body}")
             case nodes.image():
                 self.add(fold(str(node.get("alt", ""))))
-            case nodes.Admonition() | nodes.admonition() if isinstance(node, nodes.Element):
-                if not isinstance(node, nodes.admonition | nodes.system_message):
-                    name = node.tagname.capitalize()
-                    first = node.children[0] if node.children else None
-                    if isinstance(first, nodes.paragraph):
-                        self.add(f"{name}: {fold(self.inline(first))}")
-                        for child in node.children[1:]:
-                            self.block(child, level=level)
-                        return
-                    self.add(f"{name}:")
-                self.children(node, level=level)
+            case nodes.Element() if isinstance(node, nodes.Admonition) and not isinstance(node, nodes.admonition):
+                self.admonition(node, level=level)
             case _ if isinstance(node, _HIDDEN_NODES):
                 return
             case nodes.paragraph() | nodes.caption() | nodes.attribution():
                 self.add(fold(self.inline(node)))
-            case nodes.Text() | nodes.Inline():
+            case nodes.Text():
+                self.add(fold(self.inline(node)))
+            case nodes.Element() if isinstance(node, nodes.Inline):
                 self.add(fold(self.inline(node)))
             case nodes.Element():
                 self.children(node, level=level)
             case _:
                 return
+
+    def admonition(self, node: nodes.Element, *, level: int) -> None:
+        """'Note: …' with the name and the first paragraph on one line."""
+        name = node.tagname.capitalize()
+        rest = list(node.children)
+        if rest and isinstance(rest[0], nodes.paragraph):
+            self.add(f"{name}: {fold(self.inline(rest[0]))}")
+            rest = rest[1:]
+        else:
+            self.add(f"{name}:")
+        for child in rest:
+            self.block(child, level=level)
 
     def message(self, node: nodes.system_message) -> None:
         """A directive that failed shows its source without the directive's own lines; other messages show nothing."""
@@ -347,7 +365,7 @@ class _Writer:
         return self.inline_children(node)
 
     def inline_children(self, node: nodes.Node) -> str:
-        return "".join(self.inline(child) for child in cast("Sequence[nodes.Node]", node.children))
+        return "".join(self.inline(child) for child in node.children)
 
     def inside(self, node: nodes.Element) -> str:
         """All text below a node on its own, as one string."""

@@ -1,11 +1,11 @@
-"""The section tree of a text made of blocks: headings, and numbered paragraphs that really are sections; reads no format."""
+"""The section tree of a text made of blocks: headings, and numbered paragraphs that are sections; reads no format."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ..documents import Section
@@ -40,8 +40,10 @@ _DATE = re.compile(
 )
 _UNIT = re.compile(
     r"%|‰|°|[€$£¥₹]|(?:EUR|USD|GBP|CHF|JPY|CNY|BRL|INR|[KMGTkmgt]i?[Bb](?:it|yte|ps)?s?|[kMG]?Hz|k?Wh?|[ck]?m|mm|kg|mg|"
-    r"percent|per cent|million|billion|trillion|thousand|mio|mrd|hours?|hrs?|days?|weeks?|months?|years?|minutes?|mins?|"
-    r"seconds?|secs?|times|points?|stars?|am|pm|a\.m\.|p\.m\.|uhr|prozent|por ciento|por cento|millones|milhões)(?!\w)"
+    r"percent|per cent|million|billion|trillion|thousand|mio|mrd|hours?|hrs?|days?|weeks?|"
+    r"months?|years?|minutes?|"
+    r"mins?|seconds?|secs?|times|points?|stars?|am|pm|a\.m\.|p\.m\.|uhr|prozent|"
+    r"por ciento|por cento|millones|milhões)(?!\w)"
 )
 """What makes a number a quantity. Capitalised words are not in it: '7.3 Minutes of meetings' is a caption."""
 _SENTENCE_END = re.compile(r"[.;:!?。；！？][\"”’»)\]]*\s+|[。；！？]|\n")
@@ -72,6 +74,8 @@ class _Mark:
     declared: int
     paragraph: bool = False
     division: bool = False
+    article: bool = False
+    """A paragraph that says 'Section 13.5' itself."""
 
 
 def label(heading: str) -> Label:
@@ -95,7 +99,8 @@ def label(heading: str) -> Label:
             rest and not _UNIT.match(rest) and (dotted or (len(number) < 4 and (match["stop"] or _starts(rest))))
         )
         if plausible or (not rest and dotted):
-            return Label(id=number, number=number, title=rest or text, rank=2 + number.count("."))
+            title = rest if any(c.isalpha() for c in rest) else text
+            return Label(id=number, number=number, title=title, rank=2 + number.count("."))
     return Label(id=slug(text), number=None, title=text, rank=2)
 
 
@@ -130,7 +135,7 @@ def slug(text: str) -> str:
 
 
 def find_sections(text: str, placed: Sequence[Placed]) -> tuple[Section, ...]:
-    """Sections in order of start, parents before children, each with a unique id and `text[start:end]` as its extent."""
+    """Sections in order of start, parents before children, ids unique, `text[start:end]` with all below it."""
     return _tree(_marks(placed), len(text))
 
 
@@ -141,6 +146,9 @@ def _marks(placed: Sequence[Placed]) -> list[_Mark]:
         if item.block.kind == "paragraph"
         for number, _, _ in _numbered(item.block.text)
     }  # fmt: skip
+    articles = {
+        found.number for item in placed if item.block.kind == "paragraph" and (found := _article(item.block.text))
+    }
     marks: list[_Mark] = []
     base = 0
     numbers: list[tuple[int, str | None, bool]] = []  # of the headings that are open here: level, number, division
@@ -163,6 +171,22 @@ def _marks(placed: Sequence[Placed]) -> list[_Mark]:
                 )
             )
         elif block.kind == "paragraph":
+            if found := _run_in(block.text, articles):
+                while numbers and numbers[-1][0] > 100:
+                    numbers.pop()
+                numbers.append((base + 101, found.number, False))
+                marks.append(
+                    _Mark(
+                        start=item.start,
+                        id=found.id,
+                        number=found.number,
+                        title=_sentence_title(block.text),
+                        declared=base + 100,
+                        paragraph=True,
+                        article=True,
+                    )
+                )
+                continue
             enclosing = _enclosing_number(numbers)
             previous: str | None = None
             for number, at, title in _numbered(block.text):
@@ -183,6 +207,39 @@ def _marks(placed: Sequence[Placed]) -> list[_Mark]:
                     )
                 )
     return marks
+
+
+def _article(text: str) -> Label | None:
+    """The label of a paragraph that begins as an article does: 'Section 13.5 Confidentiality. Each …', '第七条 …'."""
+    head = text[:200].translate(_ARABIC_DIGITS)
+    match = _ARTICLE.match(head) or _CJK.match(head)
+    if match is None:
+        return None
+    rest = head[match.end() :]
+    if match.re is _CJK:
+        starts = rest[:1] in (" ", "\u3000", "\t", "\n", "：", ":")
+    else:
+        starts = match.group()[0] in "§" or match.group()[0].isupper()
+        starts = starts and _starts(rest.lstrip(" .:-–—\t\u00a0"))
+    found = label(match.group())
+    return found if starts and found.number else None
+
+
+def _run_in(text: str, articles: Collection[str | None]) -> Label | None:
+    """The label of an article whose text follows on the same line; one that stands alone needs a caption."""
+    found = _article(text)
+    if found is None or found.number is None:
+        return None
+    if _CJK.match(text):
+        return found
+    before, _, last = found.number.rpartition(".")
+    if last.isdigit() and any(f"{before}.{int(last) + step}".lstrip(".") in articles for step in (-1, 1)):
+        return found
+    caption = r"[^.:;,]{1,60}[.:]\s*[.:\-–—]*\s*[^.:;,]{3,60}[.:]\s+\S|[^.:;,]{3,60}\.\s*[–—-]\s*\S"
+    dotted = re.match(r"\D+\d+(?:\.\d+)*\.?\s+(?P<caption>[^.:;,]{3,60})[.:]\s+\S", text)
+    if dotted and len(dotted["caption"].split()) <= 6:
+        return found
+    return found if re.match(caption, text) else None
 
 
 def _enclosing_number(numbers: Sequence[tuple[int, str | None, bool]]) -> str | None:
@@ -233,7 +290,7 @@ def _is_section(number: str, *, enclosing: str | None, siblings: set[str], text:
 
 
 def _follows(previous: str, number: str) -> bool:
-    """True when `number` is what comes after `previous` in the same run: 4.1 -> 4.2, 4.1.1, or back from 4.1.3 to 4.2."""
+    """True when `number` comes after `previous` in the same run: 4.1 -> 4.2, 4.1.1, or back from 4.1.3 to 4.2."""
     before = [int(p) for p in previous.split(".")]
     after = [int(p) for p in number.split(".")]
     if after == [*before, 1]:
@@ -304,7 +361,8 @@ def _tree(marks: Sequence[_Mark], length: int) -> tuple[Section, ...]:
         while open_:
             top = marks[open_[-1]]
             if mark.paragraph:
-                stays = not top.paragraph or _inside(mark.number, top.number)
+                elsewhere = mark.article and top.number is not None and not _inside(mark.number, top.number)
+                stays = not elsewhere if not top.paragraph else _inside(mark.number, top.number)
             else:
                 same = top.declared == mark.declared and _inside(mark.number, top.number)
                 stays = not top.paragraph and (top.declared < mark.declared or same)

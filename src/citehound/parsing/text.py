@@ -17,6 +17,10 @@ _UNDERLINE = re.compile(r"([=\-~^*#+])\1{2,}\s*$")
 def parse_text(text: str) -> Parsed:
     """Blocks of a plain text."""
     blocks: list[Block] = []
+    text = text.strip("\n")
+    if title := _title(text):
+        blocks.append(Block(text=title, kind="heading", level=1))
+        text = text.lstrip()[len(title) :]
     for paragraph in re.split(r"\n[ \t]*(?:\n[ \t]*)+", text):
         lines = paragraph.split("\n")
         pending: list[str] = []
@@ -25,13 +29,15 @@ def parse_text(text: str) -> Parsed:
         def flush() -> None:
             nonlocal first, pending
             if any(line.strip() for line in pending):
-                body = "\n".join(line.rstrip() for line in pending)
+                body = "\n".join(line.rstrip() for line in pending).strip("\n")
                 kind = "item" if _ITEM.match(body) and not _DOTTED_LINE.match(body) else "paragraph"
                 blocks.append(Block(text=body, kind=kind, tight=not first))
                 first = False
             pending = []
 
         for index, line in enumerate(lines):
+            if blocks and blocks[-1].kind == "heading" and not pending and _RULE.match(line):
+                continue
             following = lines[index + 1] if index + 1 < len(lines) else None
             level = _heading_level(line, alone=len(lines) == 1, following=following)
             if level:
@@ -44,6 +50,17 @@ def parse_text(text: str) -> Parsed:
             pending.append(line)
         flush()
     return Parsed(blocks=blocks)
+
+
+def _title(text: str) -> str | None:
+    """The first line, where it stands alone and reads as a title, or where an article follows."""
+    first, _, rest = text.lstrip().partition("\n")
+    first = first.rstrip()
+    apart = rest[:1] == "\n" or (rest and rest.split("\n", 1)[0].strip() == "")
+    if not rest.strip() or not (apart or re.match(r"\s*第\S{1,4}[条條章]", rest)) or is_legal_heading(first):
+        return None
+    good = len(first) <= 80 and first[:1].isalpha() and not first[0].islower() and first[-1] not in ".,;:!?。；，："
+    return first if good and not _DOTTED_LINE.match(first) else None
 
 
 def _heading_level(line: str, *, alone: bool, following: str | None) -> int:
