@@ -768,25 +768,20 @@ def _joins(character: str) -> bool:
 
 def _near_each_other(document: Document, phrase: str, *, language: str | None) -> list[tuple[int, int]]:
     """Spans of at most a few lines that hold all words of the phrase in some inflection."""
-    from .index.analysis import query_terms, tokens
+    from .index.analysis import Matcher, query_terms
 
-    wanted = [{*term.stems, term.exact} for term in query_terms(phrase, [language or ""]) if term.stems]
-    if not wanted or len(wanted) > 12:
+    terms = [term for term in query_terms(phrase, [language or ""]) if term.stems]
+    if not terms or len(terms) > 12:
         return []
-    last: list[int | None] = [None] * len(wanted)
+    number = {form: at for at, term in enumerate(terms) for form in (*term.stems, term.exact)}
+    last: list[int | None] = [None] * len(terms)
     found: list[tuple[int, int]] = []
-    for token in tokens(document.text, [language or ""]):
-        hit = False
-        for at, forms in enumerate(wanted):
-            if not forms.isdisjoint(token.terms):
-                last[at] = token.start
-                hit = True
-        if hit and all(place is not None for place in last):
-            begin = min(place for place in last if place is not None)
-            if token.end - begin <= _NEAR:
-                if not found or begin >= found[-1][1]:
-                    found.append((begin, token.end))
-                last = [None] * len(wanted)
+    for start, end, _, at in Matcher(number, language).places(document.text):
+        last[at] = start
+        begin = min((place for place in last if place is not None), default=start)
+        if None not in last and end - begin <= _NEAR:
+            found.append((begin, end))
+            last = [None] * len(terms)
     return found
 
 

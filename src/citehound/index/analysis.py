@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import tantivy
 
@@ -34,6 +35,8 @@ STEMMERS = {
 }
 """ISO 639-1 to the name of a Snowball stemmer."""
 
+T = TypeVar("T")
+
 _LONGEST = 60
 _CACHE_LIMIT = 200_000
 _INVISIBLE = dict.fromkeys([0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
@@ -47,18 +50,11 @@ _SPACELESS = (
 )
 # `\w` leaves out the vowel signs of Indic scripts and Arabic marks, which belong to their word.
 _MARKS = "".join(re.escape(chr(c)) for c in range(0x0300, 0x1E00) if unicodedata.category(chr(c)) in ("Mn", "Mc"))
-_WORD = re.compile(f"[{_SPACELESS}]+|(?:(?![{_SPACELESS}])[^\\W_][{_MARKS}]*)+")
-_COMPOUND = re.compile(r"\w+(?:[._/\-]\w+)+")
-_IS_SPACELESS = re.compile(f"[{_SPACELESS}]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Token:
-    """A word of the text at `[start, end)`, with the terms it is found by."""
-
-    start: int
-    end: int
-    terms: tuple[str, ...]
+_ASCII_WORD = re.compile("[a-z0-9]+")
+_WORD = re.compile(f"[\\w{_MARKS}]+")
+_RUN = re.compile(f"[{_SPACELESS}]+|[^{_SPACELESS}]+")
+_ANY_SPACELESS = re.compile(f"[{_SPACELESS}]")
+_COMPOUND = re.compile(r"(?<!\w)\w++(?:[._/\-]\w++)+")
 
 
 def fold(text: str) -> str:
@@ -110,8 +106,14 @@ def known_language(language: str | None) -> str:
 
 
 def _words(text: str) -> list[str]:
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text.translate(_INVISIBLE))
-    return _WORD.findall(text.lower())
+    """Lower-case words; a run of a spaceless script is one word."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    text = unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).lower().replace("_", " ")
+    words = _WORD.findall(text)
+    if _ANY_SPACELESS.search(text) is None:
+        return words
+    return [run for word in words for run in _RUN.findall(word)]
 
 
 def _bigrams(run: str) -> list[str]:
@@ -119,36 +121,41 @@ def _bigrams(run: str) -> list[str]:
 
 
 def _spaceless(word: str) -> bool:
-    return not word.isascii() and _IS_SPACELESS.match(word) is not None
+    return not word.isascii() and _ANY_SPACELESS.match(word) is not None
 
 
 def _split(words: Iterable[str]) -> list[str]:
     out: list[str] = []
     for word in words:
-        if _spaceless(word):
+        if word.isascii():
+            out.append(word if len(word) <= _LONGEST else word[:_LONGEST])
+        elif _spaceless(word):
             out.extend(_bigrams(word))
         else:
             out.append(word[:_LONGEST])
     return out
 
 
-def stems(text: str, language: str | None) -> list[str]:
-    """The terms of `text` in order, stemmed for its language."""
-    return _stemmer(known_language(language))(_split(_words(text)))
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a text is found by."""
+
+    stems: list[str]
+    """In order, stemmed for its language."""
+    extras: set[str]
+    """Unstemmed words, single characters of spaceless scripts, compounds ('7.2', 'max_age')."""
 
 
-def extras(text: str) -> list[str]:
-    """What a word is also found by: unstemmed, single characters of spaceless scripts, compounds ('7.2', 'max_age')."""
+def analyse(text: str, language: str | None) -> Terms:
+    """All terms of a text."""
     words = _words(text)
-    found: list[str] = []
-    for word in words:
-        if _spaceless(word):
-            found.extend(word)
-        else:
-            found.append(word[:_LONGEST])
-    folded = _stemmer("")(found)
-    folded.extend(c for c in compounds(text) if len(c) <= _LONGEST)
-    return folded
+    split = _split(words)
+    exact = set(split)
+    if not text.isascii():
+        exact.update(character for word in words if _spaceless(word) for character in word)
+        exact = set(_stemmer("")(list(exact)))
+    exact.update(c for c in compounds(text) if len(c) <= _LONGEST)
+    return Terms(stems=_stemmer(known_language(language))(split), extras=exact)
 
 
 def compounds(text: str) -> list[str]:
@@ -166,36 +173,62 @@ class QueryTerm:
 
 def query_terms(text: str, languages: Iterable[str]) -> tuple[QueryTerm, ...]:
     """The distinct words of a query, in order. Never raises; operators and punctuation mean nothing."""
-    split: list[str] = []
-    for word in _words(text[:20_000]):
-        split.extend(_split([word]))
-    unique = list(dict.fromkeys(split))
+    text = text[:20_000]
+    unique = list(dict.fromkeys(_split(_words(text))))
     per_language = [_stemmer(code)(unique) for code in dict.fromkeys(["", *map(known_language, languages)])]
     terms: dict[str, QueryTerm] = {}
     for at, exact in enumerate(per_language[0]):
         if exact and exact not in terms:
             terms[exact] = QueryTerm(stems=tuple(dict.fromkeys(form[at] for form in per_language)), exact=exact)
-    for compound in compounds(text[:20_000]):
+    for compound in compounds(text):
         if len(compound) <= _LONGEST:
             terms.setdefault(compound, QueryTerm(stems=(), exact=compound))
     return tuple(terms.values())
 
 
-def tokens(text: str, languages: Iterable[str]) -> list[Token]:
-    """The words of a short text with their places, each with its terms in all `languages`."""
-    codes = list(dict.fromkeys(["", *map(known_language, languages)]))
-    spans: list[tuple[int, int]] = []
-    words: list[str] = []
-    for match in _WORD.finditer(text):
-        word = unicodedata.normalize("NFKC", match.group()).lower()
-        if _spaceless(word) and len(word) == match.end() - match.start():
-            for i in range(max(1, len(word) - 1)):
-                spans.append((match.start() + i, min(match.start() + i + 2, match.end())))
-                words.append(word[i : i + 2])
-        else:
-            spans.append(match.span())
-            words.append(word[:_LONGEST])
-    forms = [_stemmer(code)(words) for code in codes]
-    return [
-        Token(start=start, end=end, terms=tuple({form[at] for form in forms})) for at, (start, end) in enumerate(spans)
-    ]
+class Matcher(Generic[T]):
+    """Finds the words of a text that have one of some terms, in one language; remembers words it has met."""
+
+    def __init__(self, values: Mapping[str, T], language: str | None) -> None:
+        self._values = values
+        self._stemmers = [_stemmer(code) for code in dict.fromkeys(["", known_language(language)])]
+        self._known: dict[str, tuple[str, T] | None] = {}
+
+    def places(self, text: str) -> list[tuple[int, int, str, T]]:
+        """(start, end, term, value of the term) of every word that has one of the terms."""
+        spans = list(_spans(text))
+        known = self._known
+        new = list({word for _, _, word in spans if word not in known})
+        plain = [unicodedata.normalize("NFKC", w.translate(_INVISIBLE)).lower()[:_LONGEST] for w in new]
+        for stemmer in self._stemmers:
+            for word, term in zip(new, stemmer(plain), strict=True):
+                if term in self._values and known.get(word) is None:
+                    known[word] = (term, self._values[term])
+                else:
+                    known.setdefault(word, None)
+        found: list[tuple[int, int, str, T]] = []
+        for start, end, word in spans:
+            match = known[word]
+            if match is not None:
+                found.append((start, end, *match))
+        return found
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, word as written) of every word, and of every bigram of a spaceless script."""
+    plain = text.lower()
+    if len(plain) != len(text):
+        plain = text
+    plain = plain.replace("_", " ")
+    for match in (_ASCII_WORD if plain.isascii() else _WORD).finditer(plain):
+        word = match.group()
+        if word.isascii() or _ANY_SPACELESS.search(word) is None:
+            yield match.start(), match.end(), word
+            continue
+        for run in _RUN.finditer(word):
+            at, piece = match.start() + run.start(), run.group()
+            if not _spaceless(piece) or len(piece) == 1:
+                yield at, at + len(piece), piece
+            else:
+                for i in range(len(piece) - 1):
+                    yield at + i, at + i + 2, piece[i : i + 2]

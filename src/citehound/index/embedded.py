@@ -38,7 +38,7 @@ from tantivy import Occur, Query
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section
 from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from . import FileState, IndexEntry, Principal
-from .analysis import QueryTerm, extras, fold, fold_value, known_language, query_terms, stems, tokens
+from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
 from .locking import WriteLock
 from .versions import CURRENT, Currency, Named, Names, currencies, state_of
 
@@ -533,25 +533,26 @@ class EmbeddedIndex:
         document = stored.document
         writer.delete_documents_by_term("document", document.id)
         language = self._language_of(document.language)
-        title = " ".join(stems(document.title, language))
+        title = analyse(document.title, language)
         about = " ".join(value for key, value in document.metadata.items() if key not in _NOT_SEARCHED)
-        meta = " ".join([*stems(about, language), *extras(document.path)])
+        meta = analyse(f"{about}\n{document.path}", language)
+        meta_terms = " ".join([*meta.stems, *sorted(meta.extras.difference(meta.stems))])
+        title_terms = " ".join(title.stems)
+        common = {*title.stems, *title.extras, *meta.stems, *meta.extras}
         held = state_of(document.metadata) == "current"
         marks = [_source_term(document.source), _HELD if held else _NOT_HELD]
         for key, value in document.metadata.items():
             marks.extend(_value_term(key, part) for part in _parts(value))
         for chunk in stored.chunks:
-            body = stems(chunk.text, language)
-            context = stems(chunk.context, language)
-            bare = _only_heading(document, chunk)
-            whole = f"{document.title}\n{chunk.context}\n{chunk.text}"
-            anything = {*body, *context, *extras(whole), *title.split(), *meta.split()}
+            body = analyse(chunk.text, language)
+            context = analyse(chunk.context, language)
+            anything = common.union(body.stems, body.extras, context.stems, context.extras)
             record = tantivy.Document()
-            record.add_text("body", " ".join(body))
-            if not bare:
-                record.add_text("title", title)
-                record.add_text("context", " ".join(context))
-                record.add_text("meta", meta)
+            record.add_text("body", " ".join(body.stems))
+            if not _only_heading(document, chunk):
+                record.add_text("title", title_terms)
+                record.add_text("context", " ".join(context.stems))
+                record.add_text("meta", meta_terms)
             record.add_text("any", " ".join(anything))
             record.add_text("document", document.id)
             record.add_unsigned("chunk", (row << _ORDINAL_BITS) | chunk.ordinal)
@@ -769,6 +770,7 @@ class EmbeddedIndex:
             missed = Query.boolean_query([scored, *must, (Occur.Must, Query.const_score_query(outside, 0.0))])
             hidden = sum(1 for score, _, _ in self._collect(look, missed, k=50, per_document=1) if score >= lowest)
         found: list[SearchHit] = []
+        matchers: dict[str, Matcher[float]] = {}
         weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
         for score, head, ordinal in hits:
             stored = self._load(head.row)
@@ -776,13 +778,16 @@ class EmbeddedIndex:
                 continue
             chunk = stored.chunks[ordinal]
             currency = catalog.currency(head.id)
+            language = known_language(self._language_of(head.language))
+            if language not in matchers:
+                matchers[language] = Matcher(weights, language)
             section = stored.document.section(chunk.section) if chunk.section else None
             found.append(
                 SearchHit(
                     document=head.id,
                     section=chunk.section,
                     title=_hit_title(head.title, section),
-                    snippet=snippet(chunk.text, weights, languages=(self._language_of(head.language) or "",)),
+                    snippet=snippet(chunk.text, matchers[language]),
                     score=round(score, 4),
                     current=currency.current,
                     metadata=head.metadata,
@@ -1191,15 +1196,11 @@ def _hit_title(title: str, section: Section | None) -> str:
     return f"{title} > {section.title}"
 
 
-def snippet(text: str, weights: Mapping[str, float], *, languages: Sequence[str]) -> str:
+def snippet(text: str, matcher: Matcher[float]) -> str:
     """The stretch of at most 300 characters that holds most of the weighted terms, white space folded."""
     if len(text) <= SNIPPET:
         return " ".join(text.split())
-    places: list[tuple[int, int, str, float]] = []
-    for token in tokens(text, languages):
-        best = max(((weights[t], t) for t in token.terms if t in weights), default=None)
-        if best is not None:
-            places.append((token.start, token.end, best[1], best[0]))
+    places = matcher.places(text)
     width = SNIPPET - 4
     start = 0
     best_value = -1.0
