@@ -125,6 +125,8 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     _absent_version(draft, state, names)
     if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, scored)
+    if focus.judging or focus.change:
+        _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
         draft.lack(_topic(state.question), _NO_MODEL)
     return {"claims": draft.claims, "missing": draft.missing}
@@ -139,6 +141,33 @@ def _absent_version(draft: _Draft, state: State, names: Names) -> None:
             texts += [f"version {t.metadata.get('version', '')}" for t in state.texts if t.document in family]
             if family and not any(re.search(rf"(?:\bv|version |-|_){number}\b", t, re.IGNORECASE) for t in texts):
                 draft.lack(f"version {number} of {written}", _looked(state))
+
+
+def _contrast(draft: _Draft, state: State, focus: Focus, scored: list[Scored]) -> None:
+    """Sentences of two documents that say nearly the same with other values; at most two pairs."""
+    if any(claim["kind"] == "conclusion" for claim in draft.claims):
+        return
+    language = state.language
+    with_values = [
+        (one, frozenset(s for s in stems(one.sentence.text, language=language) if not s.isdigit()))
+        for one in scored
+        if quantities(one.sentence.text) and len(one.sentence.text) < 600
+    ]
+    found: list[tuple[float, Scored, Scored, tuple[Quantity, Quantity]]] = []
+    for i, (a, ours) in enumerate(with_values[:300]):
+        for b, theirs in with_values[i + 1 : 300]:
+            if a.text.document == b.text.document or len(ours & theirs) < 3:
+                continue
+            alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
+            pair = differing(a.sentence.text, b.sentence.text)
+            if alike >= 0.5 and pair is not None:
+                found.append((alike + max(a.cover, b.cover) + 0.02 * len(ours & theirs), a, b, pair))
+    found.sort(key=lambda f: -f[0])
+    for _, a, b, pair in found[:2]:
+        first = draft.quote(Quote(text=a.text, sentence=a.sentence))
+        second = draft.quote(Quote(text=b.text, sentence=b.sentence))
+        if first is not None and second is not None:
+            draft.differ(first, second, pair[0], pair[1], a.text, b.text)
 
 
 def _topic(clause: str) -> str:

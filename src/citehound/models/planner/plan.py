@@ -431,7 +431,7 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                 found.append(
                     Lead(
                         kind="requirement",
-                        weight=1.6 + one.cover - 0.03 * n,
+                        weight=(1.6 if focus.titled else 0.9) + one.cover - 0.03 * n,
                         query=query,
                         source=source,
                         filters=focus.filters[source],
@@ -444,7 +444,7 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
             for one in scored
             if source_of(one.text.document) in own and any(q.is_time for q in quantities(one.sentence.text))
         ]
-        for one in sorted(facts, key=lambda one: -one.near)[:4]:
+        for one in sorted(facts, key=lambda one: -one.near)[:8]:
             terms = {s: w for s, w in new_terms(one.sentence.text, state, focus, weigh).items() if not s.isdigit()}
             query = query_of(terms, one.sentence.text, language=language, most=4)
             if len(query.split()) < 2:
@@ -453,7 +453,7 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                 found.append(
                     Lead(
                         kind="fact",
-                        weight=0.9 + one.near - 0.5 * bool(focus.titled),
+                        weight=1.2 + one.near - 0.8 * bool(focus.titled),
                         query=query,
                         source=source,
                     )
@@ -584,6 +584,37 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                 )
             )
 
+    # What the best text is about, beside what the question still lacks.
+    if texts and texts[0][1] >= 0.25 and not focus.simple:
+        for text, weight in texts[:2]:
+            counts: dict[str, int] = {}
+            for word in words(text.text, language=language):
+                counts[word.stem] = counts.get(word.stem, 0) + 1
+            about = {
+                s: counts[s] * w
+                for s, w in new_terms(text.text, state, focus, weigh).items()
+                if not s.isdigit() and counts[s] > 1 and w > 1.0
+            }
+            lacking = {s: w for s, w in focus.weights.items() if s not in counts}
+            present = {s: w for s, w in focus.weights.items() if s in counts}
+            query = " ".join(
+                (
+                    query_of(about, text.text, language=language, most=2),
+                    query_of(present, state.question, language=language, most=2),
+                    query_of(lacking, state.question, language=language, most=2),
+                )
+            ).strip()
+            for source in _elsewhere(text.document, focus, state)[:2]:
+                found.append(
+                    Lead(
+                        kind="topic",
+                        weight=0.7 + 0.6 * weight,
+                        query=query,
+                        source=source,
+                        filters=focus.filters[source],
+                    )
+                )
+
     # 7. Rare words and names of the best sentences.
     best = sorted(scored, key=lambda one: -(one.cover + 0.15 * requires(one.sentence.text)))[:6]
     floor = 0.5 * max((one.cover for one in best), default=0.0)
@@ -687,7 +718,7 @@ def first_searches(state: State, focus: Focus, weigh: Weights) -> list[Planned]:
         score = focus.scores[source.name]
         close = score >= 0.8 * top or top < 0.35
         if focus.compound:
-            close = score >= 0.45 * top or len(chosen) < 2
+            close = score >= 0.45 * top or len(chosen) < 2 or (bool(entity_sources(state, focus)) and not focus.titled)
         if close:
             chosen.append(source)
     most = 3 if focus.compound else SINGLE_SEARCHES
@@ -848,6 +879,49 @@ def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
     )
 
 
+def _urgent(state: State, focus: Focus, names: Names, scored: list[Scored]) -> list[Planned]:
+    """Versions that a question about a change needs: the dated one, its other version, and the rest of both."""
+    if not (focus.older or focus.change):
+        return []
+    tried = {t.document for t in state.tried}
+    dated = dated_documents(state, focus, names)
+    found = [d for d in dated if d not in tried]
+    for text in state.texts:
+        if not text.current or text.document in dated:
+            others = [d for d in siblings(text.document, names) if d not in tried]
+            current = [d for d in others if not is_old(d, state)]
+            found.extend((current or others)[:1])
+    calls = [
+        Planned(tool="read_document", arguments={"document": d}, why="another version") for d in dict.fromkeys(found)
+    ]
+    if calls or not dated:
+        return calls
+    # Both versions are open: read on where they go on, the longer known one first.
+    pairs = {d for d in dated if d in tried} | {s for d in dated for s in siblings(d, names) if s in tried}
+    for document in sorted(pairs):
+        pages = [t for t in state.texts if t.document == document and not t.found]
+        if len(siblings(document, names)) and pages and len(pairs) <= 4:
+            last = max(pages, key=lambda t: t.end)
+            if last.next_start is not None:
+                calls.append(
+                    Planned(
+                        tool="read_document",
+                        arguments={"document": document, "start": last.next_start},
+                        why="the rest of a version",
+                    )
+                )
+    return calls
+
+
+def is_old(document: str, state: State) -> bool:
+    """True when a hit or a text said that the document is not current, or its id says so."""
+    if any(h.document == document and not h.current for s in state.searches for h in s.hits):
+        return True
+    if any(t.document == document and not t.current for t in state.texts):
+        return True
+    return re.search(r"superseded|archive|obsolete|until-|deprecated|withdrawn|old\b", document) is not None
+
+
 def _direct_read(lead: Lead, state: State, *, small: bool) -> Planned:
     """A document by name; in a corpus of long documents at the section that a search or its other version showed."""
     arguments: dict[str, Any] = {"document": lead.document}
@@ -887,14 +961,22 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
             return []
 
     planned: list[Planned] = []
+    urgent = _urgent(state, focus, names, scored) if state.has_read else []
+    if urgent and reads_left > 0:
+        return urgent[: min(4, reads_left)]
     if last_search_unread and reads_left > 0 and ranked:
         many = 2 if not state.texts else 3
         chosen: list[Candidate] = []
         per_source: set[str] = set()
         floor = 0.55 * ranked[0].score
+        own = set(entity_sources(state, focus)) if focus.judging and not focus.titled and not focus.home else set[str]()
         for candidate in ranked:
-            if len(chosen) >= min(many + focus.compound, reads_left) or candidate.score < floor:
+            # Of somebody whom the question names, everything is worth reading before leads are followed.
+            theirs = source_of(candidate.document) in own and not state.texts
+            if len(chosen) >= min(many + focus.compound + bool(own), reads_left):
                 break
+            if candidate.score < (0.3 if theirs else 1.0) * floor:
+                continue
             if any(c.document == candidate.document for c in chosen):
                 continue
             chosen.append(candidate)

@@ -253,7 +253,12 @@ def quantities(text: str) -> list[Quantity]:
         value, unit = _number(match.group("n")), _unit(match.group("u"))
         if value is not None and unit is not None:
             found.append(Quantity(text=match.group(), value=value, unit=unit, start=match.start()))
-    return found
+    for match in _MONEY.finditer(text):
+        digits = re.search(r"\d[\d.,]*", match.group())
+        value = _number(digits.group().rstrip(".,")) if digits is not None else None
+        if value is not None:
+            found.append(Quantity(text=match.group().rstrip(".,"), value=value, unit="money", start=match.start()))
+    return sorted(found, key=lambda q: q.start)
 
 
 # cues
