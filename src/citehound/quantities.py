@@ -279,6 +279,8 @@ _MONTH_NAMES = {
     12: "december|dec|dezembro|dez|dezember|diciembre|dic|décembre|déc|dicembre",
 }
 _MONTH_OF = {name: number for number, names in _MONTH_NAMES.items() for name in names.split("|")}
+_ALSO_WORDS = {"may", "march", "mar", "out", "set", "ago", "mars", "dec", "dic"}
+"""In small letters and without a year these are no months."""
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _DATE_RES = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/](?P<m>\d{2})[-/](?P<d>\d{2})(?![\w-])"),
@@ -302,6 +304,8 @@ def _dates(text: str, language: str) -> list[Quantity]:
     for pattern in _DATE_RES:
         for match in pattern.finditer(text):
             if any(q.start < match.end() and match.start() < q.end for q in found):
+                continue
+            if match.groupdict().get("n") in _ALSO_WORDS and not match.groupdict().get("y"):
                 continue
             names = _date_names(match.groupdict(), language)
             if names:
@@ -565,6 +569,7 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
                 )
             )
     measured = _ranges(text, sorted(measured, key=lambda q: q.start))
+    measured = [_day_of_range(text, q, found) for q in measured]
     measured = [q for q in measured if not _is_pronoun(text, q, languages)]
     measured = [q for q in measured if q.unit != "times" or not any(r.start <= q.start < r.end for r in rates)]
     return tuple(sorted([*found, *measured, *rates], key=lambda q: (q.start, q.end)))
@@ -632,10 +637,24 @@ def _ranges(text: str, found: list[Quantity]) -> list[Quantity]:
         if this.unit == "count" and following.unit != "count" and _RANGE.fullmatch(text[this.end : following.start]):
             out[i] = replace(this, unit=following.unit)
         elif (
-            following.unit == "count" and this.unit in _CURRENCY and _RANGE.fullmatch(text[this.end : following.start])
+            following.unit == "count"
+            and this.unit in _CURRENCY
+            and re.fullmatch(r"\s*(?:-|–|—|to|bis|a|à)\s*", text[this.end : following.start])
+            and not re.match(r"\s*[^\W\d_]{3}", text[following.end :])
         ):
             out[i + 1] = replace(following, unit=this.unit)
     return out
+
+
+def _day_of_range(text: str, quantity: Quantity, found: Sequence[Quantity]) -> Quantity:
+    """The '1' of '1 to 3 March 2024' is a date too."""
+    if quantity.unit != "count" or not 1 <= quantity.values[0] <= 31:
+        return quantity
+    for q in found:
+        if q.unit == "date" and re.fullmatch(r"\d{1,2}\D.*", q.text) and _RANGE.fullmatch(text[quantity.end : q.start]):
+            names = tuple(f"{name[:-2]}{int(quantity.values[0]):02}" for name in q.names if name.count("-") == 2)
+            return replace(quantity, unit="date", values=(), names=names) if names else quantity
+    return quantity
 
 
 def _is_pronoun(text: str, quantity: Quantity, languages: Sequence[str]) -> bool:

@@ -527,8 +527,12 @@ def _document_language(document: Document) -> str | None:
 
 def stated_quantities(document: Document, place: Place, sentence: Span) -> tuple[Quantity, ...]:
     """The quantities of a quote, read in their sentence: '2 hours' cut out of '72 hours' is none."""
-    text = document.text[sentence.start : sentence.end]
-    found = quantities(text, language=_document_language(document))
+    # a cell's border keeps its number from the next cell's words; the rest is read as quotes are
+    folded = fold(document.text[sentence.start : sentence.end].replace("|", "\u2016"))
+    found: list[Quantity] = []
+    for q in quantities(folded.text, language=_document_language(document)):
+        back = folded.span(q.start, q.end)
+        found.append(replace(q, start=back.start, end=back.end))
     out: list[Quantity] = []
     for span in place.spans:
         inside = [q for q in found if span.start <= q.start + sentence.start and q.end + sentence.start <= span.end]
@@ -560,6 +564,7 @@ def check_quantities(
     text: str, stated: Sequence[Quantity], cited: Sequence[_Cited], *, fallback: str | None = None
 ) -> tuple[list[Quantity], list[str]]:
     """The quantities of a claim that its quotes do not state, and warnings about those that were converted."""
+    text = fold(text).text
     found = quantities(text, language=_language(text, fallback))
     rates = [q for q in found if q.unit.startswith("rate")]  # of "every 12 months" the rate has to stand, in any words
     claimed = [q for q in found if not any(r is not q and r.start <= q.start and q.end <= r.end for r in rates)]
@@ -593,6 +598,7 @@ _REFERENCE = re.compile(
     r"\s*(?P<n>\d+(?:\.\d+)*)(?![\w%])",
     re.IGNORECASE,
 )
+_PAGE = re.compile(r"\b(?:pages?|p\.|pp\.|páginas?|pág\.|seite|pagina)\s*(?P<n>\d+)(?!\w)", re.IGNORECASE)
 _VERSION = re.compile(
     r"\b(?:v|version|vers[aã]o|versi[oó]n|versione|versie|fassung|rev(?:ision)?)\.?\s?(?P<n>\d+(?:\.\d+)*)(?!\w)",
     re.IGNORECASE,
@@ -621,6 +627,9 @@ def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
                 spans.append(Span(start=match.start(), end=match.end()))
         for match in _DOTTED.finditer(text):
             if match["n"] in numbers:
+                spans.append(Span(start=match.start(), end=match.end()))
+        for match in _PAGE.finditer(text):
+            if match["n"] == str(item.citation.page):
                 spans.append(Span(start=match.start(), end=match.end()))
         versions = {document.metadata.get("version", "").lstrip("vV")}
         versions |= {m["n"] for m in _VERSION.finditer(f"{document.title} {re.sub(r'[-_/]', ' ', document.id)}")}

@@ -35,7 +35,7 @@ _NEGATIONS = {
     "pt": "não|nunca|jamais|nem|nenhuma?|sem|exceto|salvo|exceção|a menos que|só|somente|apenas|se|desde que|caso|"
     "excluindo|mas|contudo|até que|sob reserva|à exceção",
     "de": "nicht|nie|niemals|keine?[rsmn]?|ohne|außer|ausgenommen|ausser|es sei denn|nur|ausschließlich|falls|wenn|"
-    "sofern|soweit|vorbehaltlich|weder|noch nicht|aber|jedoch|bis",
+    "sofern|soweit|vorbehaltlich|weder|noch nicht|aber|jedoch",
     "es": "no|nunca|jamás|ni|ning[uú]n[ao]?|sin|excepto|salvo|a menos que|sólo|solo|solamente|únicamente|si|siempre que|"
     "excluyendo|pero|hasta que|sujeto a",
     "fr": "ne|n'|pas|jamais|aucune?|ni|sans|sauf|excepté|hormis|à moins que|à moins de|seulement|uniquement|que si|si|"
@@ -45,7 +45,7 @@ _NEGATIONS = {
     "nl": "niet|nooit|geen|noch|zonder|behalve|uitgezonderd|tenzij|alleen|slechts|uitsluitend|indien|als|mits|voor zover|"
     "maar|onder voorbehoud|behoudens",
 }
-CONDITIONS = {code: re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) for code, words in _NEGATIONS.items()}
+CONDITIONS = {code: re.compile(rf"(?<![\w-])(?:{words})(?!\w)", re.IGNORECASE) for code, words in _NEGATIONS.items()}
 CONDITIONS["fr"] = re.compile(rf"(?<!\w)(?:n'(?=\w)|(?:{_NEGATIONS['fr']})(?!\w))", re.IGNORECASE)
 """Per language: negations and words that restrict."""
 
