@@ -1,7 +1,7 @@
 """Measures the embedded index beside SQLite FTS5: indexing, search with and without a filter, opening.
 
-Both get the same passages and the same queries (any word may match, best by BM25, six hits). FTS5 filters by columns of a
-joined table, as one does with it. Run: `python benchmarks/index.py [--sizes 20000,200000] [--queries 200] [--json FILE]`.
+Both get the same passages and the same queries (any word may match, best by BM25, six hits with snippets). FTS5 filters
+by columns of a joined table, as one does with it. Run: `python benchmarks/index.py [--sizes 20000,200000] [--json FILE]`.
 """
 
 from __future__ import annotations
@@ -23,38 +23,7 @@ from citehound.index.embedded import EmbeddedIndex
 
 PER_DOCUMENT = 20
 SUPPLIERS = 50
-SYLLABLES = [
-    "ba",
-    "co",
-    "di",
-    "fu",
-    "ge",
-    "hi",
-    "jo",
-    "ka",
-    "le",
-    "mi",
-    "no",
-    "pa",
-    "qua",
-    "re",
-    "si",
-    "to",
-    "ul",
-    "ve",
-    "wa",
-    "xi",
-    "yo",
-    "za",
-    "bra",
-    "cle",
-    "dro",
-    "fli",
-    "gro",
-    "pre",
-    "sto",
-    "tra",
-]
+SYLLABLES = "ba co di fu ge hi jo ka le mi no pa qua re si to ul ve wa xi yo za bra cle dro fli gro pre sto".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True, kw_only=True)

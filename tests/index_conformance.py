@@ -359,11 +359,10 @@ class IndexConformance:
 
     def test_reading_functions_require_who_asks(self, make_index: MakeIndex) -> None:
         index = filled(make_index(), entry("a/x", "Encryption."))
+        arguments = {"search": ["q"], "document": ["d"], "info": ["d"], "values": ["a", "k"]}
         for name in ("search", "document", "info", "list_documents", "ids", "paths", "values", "lexicon"):
             with pytest.raises(TypeError, match="principal"):
-                getattr(index, name)(
-                    *{"search": ["q"], "document": ["d"], "info": ["d"], "values": ["a", "k"]}.get(name, [])
-                )
+                getattr(index, name)(*arguments.get(name, []))
 
     def test_many_threads_read_at_once(self, make_index: MakeIndex) -> None:
         index = filled(make_index(), *[entry(f"a/d{n}", f"Encryption text word{n}.") for n in range(30)])

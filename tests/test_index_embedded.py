@@ -219,7 +219,7 @@ def test_a_row_that_was_changed_while_open_is_noticed(folder: Path) -> None:
 def test_a_newer_index_is_refused(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}), "utf-8")
-    with pytest.raises(IndexTooNew, match="format 99.*--rebuild"):
+    with pytest.raises(IndexTooNew, match=r"format 99.*--rebuild"):
         EmbeddedIndex(folder)
 
 

@@ -244,7 +244,7 @@ class Corpus:
                 f"start {start} is past the end of section {wanted.id!r} ({first} to {last}); leave start out"
             )
         begin = min(max(start, first), last)
-        end = _page_end(whole.text, begin, last, limit)
+        end = page_end(whole.text, begin, last, limit)
         outline: tuple[OutlineEntry, ...] = ()
         if begin == first and end < last:
             outline = _outline(whole, wanted)
@@ -278,7 +278,7 @@ class Corpus:
         total = len(places)
         notes: tuple[str, ...] = ()
         if not places:
-            places = _near_each_other(whole, phrase, language=whole.language or self._config.index.language)
+            places = _near_each_other(whole, phrase, language=whole.language or self._config.index.language or "en")
             if places:
                 notes = (f"{phrase!r} stands nowhere as such; in these passages its words stand near each other",)
         passages: list[Passage] = []
@@ -591,7 +591,7 @@ def _one_line(text: str) -> str:
 # -- reading
 
 
-def _page_end(text: str, begin: int, last: int, limit: int) -> int:
+def page_end(text: str, begin: int, last: int, limit: int) -> int:
     """Where a page that starts at `begin` ends: after a paragraph, line, sentence or word in its second half."""
     hard = begin + limit
     if hard >= last:

@@ -45,6 +45,8 @@ from .versions import CURRENT, Currency, Named, Names, currencies, state_of
 FORMAT = 1
 REBUILD = "run `citehound index --rebuild`"
 SNIPPET = 300
+FALLBACK_LANGUAGE = "en"
+"""How a text is stemmed whose language is neither given, detected nor configured. Queries are stemmed this way too."""
 
 _BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
 _EXACT_BOOST = 0.4
@@ -560,8 +562,8 @@ class EmbeddedIndex:
                 record.add_text("filter", mark)
             writer.add_document(record)
 
-    def _language_of(self, language: str | None) -> str | None:
-        return language or self._language
+    def _language_of(self, language: str | None) -> str:
+        return language or self._language or FALLBACK_LANGUAGE
 
     def _commit(self) -> None:
         db = self._db
