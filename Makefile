@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+INSTALL := -m pip --disable-pip-version-check install --quiet
 EVAL_VENV ?= .venv-eval
 WORKERS ?= 2
 
@@ -58,19 +58,19 @@ endef
 $(VENV)/.installed: pyproject.toml requirements/dev.txt
 	$(call new_venv,$(VENV))
 	@echo "installing Citehound into $(VENV) ..." >&2
-	@$(PIP) --constraint requirements/dev.txt --editable .
+	@$(BIN)/python $(INSTALL) --constraint requirements/dev.txt --editable .
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml requirements/dev.txt
 	$(call new_venv,$(VENV))
 	@echo "installing Citehound and its development tools into $(VENV) ..." >&2
-	@$(PIP) --requirement requirements/dev.txt
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python $(INSTALL) --requirement requirements/dev.txt
+	@$(BIN)/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.installed
 
 $(EVAL_VENV)/.developed: pyproject.toml requirements/eval.txt
 	$(call new_venv,$(EVAL_VENV))
 	@echo "installing citehound[eval] into $(EVAL_VENV) ..." >&2
-	@$(PIP) --requirement requirements/eval.txt
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(EVAL_VENV)/bin/python $(INSTALL) --requirement requirements/eval.txt
+	@$(EVAL_VENV)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@

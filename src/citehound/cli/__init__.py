@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,6 +74,9 @@ def _guarded(command: Callable[[], object]) -> int:
     except BrokenPipeError:
         _silence()
         return 1
+    except click.exceptions.NoArgsIsHelpError as error:
+        err(error.format_message())
+        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "citehound"
         err(f"error: {_line(error.format_message())} (see '{where} --help')")
@@ -119,7 +123,8 @@ def _line(text: str) -> str:
     epilog="Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 a gate was not met, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="citehound", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.option("--config", "config_path", type=click.Path(path_type=Path), hidden=True, expose_value=True)
+def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 

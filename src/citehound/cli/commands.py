@@ -44,8 +44,17 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "config_path",
         type=click.Path(path_type=Path),
         metavar="PATH",
+        callback=_config_path,
         help=f"The configuration; default: {FILE_NAME} here or in a parent.",
     )(command)
+
+
+def _config_path(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """The command's own --config, else the one given before the command."""
+    given = value or context.find_root().params.get("config_path")
+    if given is not None and "\0" in str(given):
+        raise UsageError("--config has a NUL character; name a file")
+    return given
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -58,7 +67,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @config_option
 def init(folder: Path, config_path: Path | None) -> None:
-    """Write a citehound.toml for the documents in FOLDER (default: here)."""
+    """Write a citehound.toml for the documents in FOLDER."""
     from ..config import suggest
 
     if not folder.is_dir():
@@ -362,9 +371,10 @@ def runs(run_id: str | None, limit: int, as_json: bool, config_path: Path | None
 @click.argument("name", type=click.Choice(tuple(_DEMO_NAMES)), default="compliance")
 @config_option
 def demo(name: str, config_path: Path | None) -> None:
-    """Answer a question over a bundled corpus: compliance (a bank) or retention.
+    """Answer a question over a bundled corpus.
 
-    With --config, model and budget are taken from that file.
+    NAME is compliance (the default; a bank, its suppliers) or retention (a README, a
+    changelog). With --config, model and budget are taken from that file.
     """
     folder, question = _DEMOS[_DEMO_NAMES[name]]
     place = _copied(folder)

@@ -1,0 +1,136 @@
+"""Run records: kept whole, found by a part of the id, safe for several processes, refused when newer."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from citehound.answers import Answer, Call, Citation, Claim, Gap, Reference, Usage
+from citehound.errors import CitehoundError, UsageError
+from citehound.events import Answered, Hits, StepStarted
+from citehound.runs import SCHEMA, RunStore, answer_from_dict, new_run_id
+
+
+def answer(run_id: str = "", question: str = "What?") -> Answer:
+    citation = Citation(document="a/b", quote="four words or more", section="7.2", status="verified", labels=("draft",))
+    return Answer(
+        question=question,
+        requested_mode="auto",
+        mode="agent",
+        route="why",
+        model="offline",
+        status="partial",
+        text="1. x [a/b §7.2]",
+        claims=(Claim(text="x", status="verified", citations=(citation,)), Claim(text="y", premises=(1,))),
+        missing=(Gap(what="z", status="checked", sources=("a",), queries=("q",)),),
+        calls=(Call(step=1, tool="search_a", arguments={"query": "q", "k": 6}, returned=(Reference(document="a/b"),)),),
+        usage=Usage(steps=2, searches=1, dollars=None),
+        warnings=("w",),
+        run_id=run_id,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "state" / "runs.sqlite")
+
+
+def test_a_run_comes_back_as_it_was(store: RunStore) -> None:
+    given = answer(new_run_id())
+    reference = Reference(document="a/b", section="7.2")
+    events = [StepStarted(step=1), Hits(step=1, source="a", query="q", filters={"x": "y"}, returned=(reference,))]
+    assert store.save(given, [*events, Answered(answer=given)]) == given.run_id
+    record = store.get(given.run_id)
+    assert record.answer == given
+    assert [e["type"] for e in record.events] == ["step_started", "hits"]
+    assert record.summary.unverified == 1
+    assert record.summary.dollars is None
+
+
+def test_an_answer_without_an_id_gets_one(store: RunStore) -> None:
+    run_id = store.save(answer())
+    assert store.get(run_id).answer.run_id == run_id
+
+
+def test_a_unique_beginning_of_an_id_will_do(store: RunStore) -> None:
+    for run_id in ("abc1", "abc2", "abd1", "abc"):
+        store.save(answer(run_id))
+    assert store.get("abd").answer.run_id == "abd1"
+    assert store.get("abc").answer.run_id == "abc"
+    with pytest.raises(UsageError, match="several runs"):
+        store.get("ab")
+    for wrong in ("x", "", "%", "_bc1", "a*"):
+        with pytest.raises(UsageError, match="citehound runs"):
+            store.get(wrong)
+
+
+def test_the_newest_run_is_listed_first(store: RunStore) -> None:
+    ids = [store.save(answer(new_run_id(), question=f"q{n}")) for n in range(5)]
+    assert [s.run_id for s in store.list()] == ids[::-1]
+    assert [s.run_id for s in store.list(2)] == ids[:2:-1]
+    assert [s.run_id for s in store.list(before=ids[2])] == ids[1::-1]
+    assert store.list(status="failed") == ()
+    assert len(store.list(status="partial")) == 5
+
+
+def test_ids_are_short_unique_and_sort_by_time() -> None:
+    ids = [new_run_id() for _ in range(2000)]
+    assert len(set(ids)) == len(ids)
+    assert sorted(ids) == ids
+    assert all(len(i) == 13 and i.isalnum() for i in ids)
+
+
+def test_odd_characters_are_stored(store: RunStore) -> None:
+    question = "nul \x00 and \ud800 and \x1b[2J"
+    run_id = store.save(answer(new_run_id(), question=question))
+    assert store.get(run_id).answer.question == question
+    assert "\x1b" not in store.list()[0].question
+
+
+def test_secrets_are_not_stored(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
+    store.save(answer(new_run_id(), question="is sk-canary-0123456789 my key?"))
+    files = list(store.path.parent.iterdir())
+    assert files
+    assert not any(b"canary" in f.read_bytes() for f in files)
+
+
+def test_several_processes_may_save_at_once(store: RunStore) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import test_runs\n"
+        "from citehound.runs import RunStore, new_run_id\n"
+        "for n in range(20): RunStore(Path(sys.argv[1])).save(test_runs.answer(new_run_id()))\n"
+    )
+    command = [sys.executable, "-c", code, str(store.path), str(Path(__file__).parent)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [p.wait(60) for p in processes] == [0, 0, 0]
+    assert len(store.list(100)) == 60
+
+
+def test_a_newer_store_is_refused_with_one_line(store: RunStore) -> None:
+    store.save(answer())
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(CitehoundError, match="newer version") as caught:
+        RunStore(store.path).list()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_store_is_refused_with_one_line(store: RunStore) -> None:
+    store.path.parent.mkdir(parents=True)
+    store.path.write_bytes(b"not a database, just text" * 100)
+    with pytest.raises(CitehoundError, match="move it away") as caught:
+        store.list()
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_of_a_later_version_are_left_out() -> None:
+    data = answer().to_dict()
+    data["later"] = 1
+    data["claims"][0]["later"] = 2
+    assert answer_from_dict(data) == answer()

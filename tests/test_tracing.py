@@ -1,0 +1,141 @@
+"""Spans: one per search, with source, query, filters and ids; nothing without OTEL_ variables; no secrets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from citehound import tracing
+from citehound.tracing import configured, run_span, search_span, tool_span
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("test"))
+    return exporter
+
+
+def only(exporter: InMemorySpanExporter) -> ReadableSpan:
+    (span,) = exporter.get_finished_spans()
+    return span
+
+
+def test_a_search_says_source_query_filters_and_ids(spans: InMemorySpanExporter) -> None:
+    with search_span(source="contracts", query="incident hours", filters={"supplier": "Alpha"}, step=3) as traced:
+        traced.returned(["contracts/a §2.1", "contracts/b"])
+    span = only(spans)
+    assert span.name == "retrieval contracts"
+    assert dict(span.attributes or {}) == {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.data_source.id": "contracts",
+        "gen_ai.retrieval.query.text": "incident hours",
+        "gen_ai.agent.name": "main",
+        "citehound.step": 3,
+        "citehound.filters": '{"supplier": "Alpha"}',
+        "citehound.returned": ("contracts/a §2.1", "contracts/b"),
+        "citehound.returned.count": 2,
+    }
+
+
+def test_calls_hang_under_their_run(spans: InMemorySpanExporter) -> None:
+    with run_span(run_id="r1", question="q", mode="agent", model="offline") as run:
+        with tool_span(tool="read_document", arguments={"document": "a"}, step=1):
+            pass
+        run.usage(input_tokens=10, output_tokens=2, cached_tokens=4, dollars=None)
+    tool, whole = spans.get_finished_spans()
+    assert tool.parent is not None
+    assert tool.parent.span_id == whole.context.span_id
+    attributes = whole.attributes or {}
+    assert whole.name == "invoke_agent citehound"
+    assert attributes["gen_ai.usage.input_tokens"] == 10
+    assert attributes["citehound.run_id"] == "r1"
+    assert "citehound.dollars" not in attributes
+
+
+def test_a_failure_is_marked(spans: InMemorySpanExporter) -> None:
+    with tool_span(tool="search_x") as traced:
+        traced.failed("no such source")
+    assert not only(spans).status.is_ok
+    assert only(spans).status.description == "no such source"
+
+
+def test_spans_hold_no_secret_and_no_control_character(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
+    with search_span(source="a\x1b[2J", query="sk-canary-0123456789 \u202e", filters={"k": "sk-canary-0123456789"}):
+        pass
+    text = only(spans).to_json()
+    assert "canary" not in text
+    assert "\\u001b" not in text
+    assert "\\u202e" not in text
+
+
+def test_long_text_is_cut(spans: InMemorySpanExporter) -> None:
+    with search_span(source="a", query="x" * 10_000):
+        pass
+    assert len(str((only(spans).attributes or {})["gen_ai.retrieval.query.text"])) == 2000
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, True),
+        ({"OTEL_TRACES_EXPORTER": "console"}, True),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_export_is_set_up_only_when_asked_for(env: dict[str, str], expected: bool) -> None:
+    assert configured(env) is expected
+
+
+def test_an_unknown_exporter_is_named() -> None:
+    note = tracing.configure({"OTEL_TRACES_EXPORTER": "zipkin"})
+    assert note is not None
+    assert "'zipkin'" in note
+    grpc = tracing.configure({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert grpc is not None
+    assert "http/protobuf" in grpc
+
+
+def in_process(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_missing_exporter_is_said_in_one_line() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry.sdk.trace'] = None\n"
+        "from citehound.tracing import configure; print(configure({'OTEL_TRACES_EXPORTER': 'console'}))"
+    )
+    assert "pip install 'citehound[otel]'" in in_process(code)
+
+
+def test_spans_are_exported_when_the_variables_ask_for_it() -> None:
+    code = (
+        "import sys; sys.stderr = sys.stdout\n"
+        "from citehound.tracing import configure, search_span\n"
+        "assert configure({'OTEL_TRACES_EXPORTER': 'console'}) is None\n"
+        "with search_span(source='s', query='q'): pass"
+    )
+    assert '"retrieval s"' in in_process(code)
+
+
+def test_without_variables_the_sdk_is_not_even_imported() -> None:
+    code = (
+        "import sys; from citehound.tracing import configure, search_span\n"
+        "assert configure({}) is None\n"
+        "with search_span(source='s', query='q') as t: t.returned(['a'])\n"
+        "print([m for m in sys.modules if m.startswith('opentelemetry.sdk')])"
+    )
+    assert in_process(code).strip() == "[]"
