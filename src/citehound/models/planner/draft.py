@@ -125,7 +125,7 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     _absent_version(draft, state, names)
     if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, scored)
-    if focus.judging or focus.change:
+    if not focus.simple and (focus.judging or focus.change) and not versions_named(state.question):
         _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
         draft.lack(_topic(state.question), _NO_MODEL)
@@ -217,6 +217,8 @@ def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
         terms = {s: w for s, w in terms.items() if not s.isdigit()}
         if len(terms) < 2:
             continue
+        catch = stems(catchword(demand.sentence.text), language=language) & set(terms)
+        terms = {s: w * (3.0 if s in catch else 1.0) for s, w in terms.items()}
         total = sum(terms.values())
         rare = set(sorted(terms, key=lambda s: -terms[s])[: max(3, len(terms) // 2)])
         ranked: list[tuple[float, Scored]] = []
@@ -226,16 +228,20 @@ def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
             shared = {s for s in terms if s in near}
             score = sum(terms[s] for s in shared) / total + 0.25 * sum(terms[s] for s in shared & own_stems) / total
             units = {q.unit for q in quantities(demand.sentence.text)} & {q.unit for q in quantities(one.sentence.text)}
-            if len(shared) >= 2 and shared & rare and own_stems & set(terms):
+            fits = (len(shared) >= 2 and shared & rare) or (catch and len(shared & catch) >= min(2, len(catch)))
+            if fits and own_stems & set(terms):
                 ranked.append((score + 0.1 * bool(units), one))
         ranked.sort(key=lambda r: -r[0])
         matched = [one for score, one in ranked[:2] if score >= 0.3 and score >= 0.6 * ranked[0][0]]
         found.append((demand, matched, terms))
     # A demand without evidence is a gap where a neighbour has evidence (the section applies) or the question names it.
     applies = {(d.text.document, _chapter(d)) for d, matched, _ in found if matched}
+    if not focus.titled:
+        # No rule document is named: only the demands that fit best, and no gaps for the others.
+        found = [f for f in found if f[1]][:3]
     found.sort(key=lambda f: (f[0].text.document, f[0].text.start + f[0].sentence.start))
     for demand, matched, terms in found:
-        if not matched and (demand.text.document, _chapter(demand)) not in applies:
+        if not matched and ((demand.text.document, _chapter(demand)) not in applies or not _searched(demand, state)):
             continue
         first = draft.quote(Quote(text=demand.text, sentence=demand.sentence))
         if first is None:
@@ -254,6 +260,16 @@ def _compare(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
             pair = differing(demand.sentence.text, one.sentence.text)
             if pair is not None:
                 draft.differ(first, second, pair[0], pair[1], demand.text, one.text)
+
+
+def _searched(demand: Scored, state: State) -> bool:
+    """True when some search asked for what opens the demand."""
+    label = catchword(demand.sentence.text) or demand.sentence.text
+    wanted_stems = stems(label, language=state.language)
+    return any(
+        len(wanted_stems & stems(search.query, language=state.language)) >= min(2, len(wanted_stems))
+        for search in state.searches
+    )
 
 
 def _bare(sentence: str) -> str:
