@@ -419,9 +419,10 @@ def _rates(text: str, languages: Sequence[str]) -> list[Quantity]:
         for match in pattern.finditer(text):
             word, n = match["word"], match["n"]
             times = _TIMES_WORDS[word.casefold()] if word else _small_number(n, languages) if n else 1
-            if (times is not None and not re.match(r"(?:the same|any|an?)\b", match.group(), re.IGNORECASE)) or (
-                times is not None and _after_amount(text, match.start())
-            ):
+            if times is None and not re.match(r"\S+ (?:times|vezes|veces|volte)\b", match.group(), re.IGNORECASE):
+                times = 1  # "of the time each month"
+            plain = re.match(r"(?:the same|any|an?)\b", match.group(), re.IGNORECASE) is not None
+            if times is not None and (not plain or _after_amount(text, match.start())):
                 add(match.start(), match.end(), _rate(unit, Fraction(times)))
     return found
 
@@ -445,6 +446,10 @@ _NUMBER = re.compile(
 _ORDINAL_AFTER = re.compile(r"(?:st|nd|rd|th|º|ª|er|e|ème)(?!\w)")
 _A_PERIOD = re.compile(
     rf"(?<!\w)(?:within|for|after|than|of|least|innerhalb|dentro de|over|during|in)\s+(?P<a>an?)\s+(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
+    re.IGNORECASE,
+)
+_HALF = re.compile(
+    rf"(?<![\w-])(?:half an? |half-|halbe[snr]? |ein halbe[snr]? |mei[oa] |medi[oa] |demi-|une? demi-|mezz[oa] |half )(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"\s*(?:-|–|—|to|and|or|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of)\s*$", re.IGNORECASE)
@@ -551,10 +556,10 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
         )
     rates = [r for r in _rates(text, languages)]
     numbers = _numbers(text, languages, found)
-    measured: list[Quantity] = []
+    measured = _halves(text)
     for raw in numbers:
         quantity = _measured(text, raw, languages)
-        if quantity is not None and (raw.sure or quantity.unit != "count"):
+        if quantity is not None and (raw.sure or quantity.unit != "count") and not _overlaps(quantity, measured):
             measured.append(quantity)
     for match in _A_PERIOD.finditer(text):
         unit = _unit_of(match["unit"])
@@ -573,6 +578,10 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
     measured = [q for q in measured if not _is_pronoun(text, q, languages)]
     measured = [q for q in measured if q.unit != "times" or not any(r.start <= q.start < r.end for r in rates)]
     return tuple(sorted([*found, *measured, *rates], key=lambda q: (q.start, q.end)))
+
+
+def _overlaps(quantity: Quantity, others: Sequence[Quantity]) -> bool:
+    return any(o.start < quantity.end and quantity.start < o.end for o in others)
 
 
 def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None:
@@ -627,6 +636,17 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
         digits=raw.digits,
         names=("word",) if raw.word else (),
     )
+
+
+def _halves(text: str) -> list[Quantity]:
+    """'half a year' and its like."""
+    found: list[Quantity] = []
+    for match in _HALF.finditer(text):
+        unit = _unit_of(match["unit"])
+        if unit is not None:
+            start, end = match.span()
+            found.append(Quantity(text=match.group(), unit=unit, values=(Fraction(1, 2),), start=start, end=end))
+    return found
 
 
 def _ranges(text: str, found: list[Quantity]) -> list[Quantity]:

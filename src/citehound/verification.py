@@ -603,7 +603,7 @@ _VERSION = re.compile(
     r"\b(?:v|version|vers[aã]o|versi[oó]n|versione|versie|fassung|rev(?:ision)?)\.?\s?(?P<n>\d+(?:\.\d+)*)(?!\w)",
     re.IGNORECASE,
 )
-_DOTTED = re.compile(r"(?<![\w.,])(?P<n>\d+(?:\.\d+)+)(?![\w%])(?!\s?%)")
+_DOTTED = re.compile(r"(?<![\w.,])[vV]?(?P<n>\d+(?:\.\d+)+)(?![\w%])(?!\s?%)")
 
 
 def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
@@ -633,14 +633,15 @@ def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
                 spans.append(Span(start=match.start(), end=match.end()))
         versions = {document.metadata.get("version", "").lstrip("vV")}
         versions |= {m["n"] for m in _VERSION.finditer(f"{document.title} {re.sub(r'[-_/]', ' ', document.id)}")}
-        for match in _VERSION.finditer(text):
-            if match["n"] in versions:
+        headings = {m["n"] for s in item.sections for m in _DOTTED.finditer(s.title)}
+        for match in (*_VERSION.finditer(text), *_DOTTED.finditer(text)):
+            if match["n"] in (headings if match.re is _DOTTED else headings | versions):
                 spans.append(Span(start=match.start(), end=match.end()))
     return spans
 
 
 def _is_metadata(quantity: Quantity, cited: Sequence[_Cited]) -> bool:
-    """True for a date of the cited document's metadata, and for a name or big number of its title or id."""
+    """True for a date of the metadata, and for a name, date or big number of the title, section or id."""
     for item in cited:
         if item.document is None:
             continue
@@ -650,7 +651,8 @@ def _is_metadata(quantity: Quantity, cited: Sequence[_Cited]) -> bool:
                 return True
             if known and key != "" and quantity.unit == "count" and any(agree(quantity, q) for q in known):
                 return True
-        title = quantities(f"{item.document.title} · {item.document.id}", language="en")
+        headings = " · ".join(s.title for s in item.sections)
+        title = quantities(f"{item.document.title} · {item.document.id} · {headings}", language="en")
         for q in title:
             big = q.unit == "count" and q.values[0] >= 1000
             if (q.unit in ("name", "date") or big) and q.unit == quantity.unit and agree(quantity, q):
