@@ -1,7 +1,7 @@
 """Measures the embedded index beside SQLite FTS5: indexing, search with and without a filter, opening.
 
 Both get the same passages and the same queries (any word may match, best by BM25, six hits with snippets). FTS5 filters
-by columns of a joined table, as one does with it. Run: `python benchmarks/index.py [--sizes 20000,200000] [--json FILE]`.
+by columns of a joined table, as one does with it. Options: --sizes, --queries, --json.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,23 +23,22 @@ LONG = int(os.environ.get("CITEHOUND_CRASH_ROUNDS", "50"))
 
 def run_and_kill(script: str, *arguments: str, seconds: float) -> list[str]:
     """Runs a script, kills it after a while with SIGKILL, and gives the whole lines it had printed."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stderr is not None
-    lines: list[str] = []
-    try:
-        first = process.stdout.readline()
-        if first:
-            lines.append(first)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert process.stdout is not None
+        try:
+            lines = [process.stdout.readline()]
             try:
                 process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
                 process.kill()
-        rest, errors = process.communicate()
-    finally:
-        process.kill()
-    assert process.returncode in (-9, 0), errors
+            rest, _ = process.communicate()
+        finally:
+            process.kill()
+        errors.seek(0)
+        assert process.returncode in (-9, 0), errors.read()
     lines.extend(line for line in rest.splitlines(keepends=True) if line.endswith("\n"))
     return [line.strip() for line in lines]
 

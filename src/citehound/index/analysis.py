@@ -54,7 +54,7 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 _WORD = re.compile(f"[\\w{_MARKS}]+")
 _RUN = re.compile(f"[{_SPACELESS}]+|[^{_SPACELESS}]+")
 _ANY_SPACELESS = re.compile(f"[{_SPACELESS}]")
-_COMPOUND = re.compile(r"(?<!\w)\w++(?:[._/\-]\w++)+")
+_COMPOUND = re.compile(r"(?<![^\W_])[^\W_]++(?:[._/\-][^\W_]++)+")
 
 
 def fold(text: str) -> str:
@@ -154,13 +154,15 @@ def analyse(text: str, language: str | None) -> Terms:
     if not text.isascii():
         exact.update(character for word in words if _spaceless(word) for character in word)
         exact = set(_stemmer("")(list(exact)))
-    exact.update(c for c in compounds(text) if len(c) <= _LONGEST)
-    return Terms(stems=_stemmer(known_language(language))(split), extras=exact)
+    exact.update(compounds(text))
+    exact.discard("")
+    return Terms(stems=[s for s in _stemmer(known_language(language))(split) if s], extras=exact)
 
 
 def compounds(text: str) -> list[str]:
     """Words joined by dots, dashes, slashes or underscores, folded."""
-    return [fold(c) for c in _COMPOUND.findall(text)]
+    folded = (fold(c) for c in _COMPOUND.findall(text) if len(c) <= _LONGEST)
+    return [c for c in folded if " " not in c]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +183,7 @@ def query_terms(text: str, languages: Iterable[str]) -> tuple[QueryTerm, ...]:
         if exact and exact not in terms:
             terms[exact] = QueryTerm(stems=tuple(dict.fromkeys(form[at] for form in per_language)), exact=exact)
     for compound in compounds(text):
-        if len(compound) <= _LONGEST:
-            terms.setdefault(compound, QueryTerm(stems=(), exact=compound))
+        terms.setdefault(compound, QueryTerm(stems=(), exact=compound))
     return tuple(terms.values())
 
 

@@ -433,17 +433,28 @@ class EmbeddedIndex:
                 raise IndexCorrupt(f"the checksum of {str(self._terms / name)!r} does not hold; {REBUILD}")
 
     def _referenced(self) -> list[str]:
-        """The files of the segments that tantivy's meta.json names, as far as they are there."""
+        """The files that tantivy's meta.json stands on. Others may be left of a killed writer, and mean nothing."""
+        meta_path = self._terms / "meta.json"
         try:
-            meta = json.loads((self._terms / "meta.json").read_text("utf-8"))
-            segments = {str(s["segment_id"]).replace("-", "") for s in meta["segments"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise IndexCorrupt(f"{str(self._terms / 'meta.json')!r} cannot be read; {REBUILD}") from error
-        names = sorted(path.name for path in self._terms.iterdir())
-        for segment in segments:
-            if not any(name.startswith(segment) for name in names):
+            meta = json.loads(meta_path.read_text("utf-8"))
+            deleted: dict[str, str] = {}
+            for segment in meta["segments"]:
+                name = str(segment["segment_id"]).replace("-", "")
+                deletes = segment.get("deletes")
+                deleted[name] = f"{name}.{deletes['opstamp']}.del" if deletes else ""
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise IndexCorrupt(f"{str(meta_path)!r} cannot be read; {REBUILD}") from error
+        present = sorted(path.name for path in self._terms.iterdir())
+        for segment, deletes in deleted.items():
+            files = {name.rpartition(".")[2] for name in present if name.startswith(f"{segment}.")}
+            if not {"term", "idx", "fast", "store"} <= files or (deletes and deletes not in present):
                 raise IndexCorrupt(f"a segment of {str(self._terms)!r} is missing; {REBUILD}")
-        return [name for name in names if name.split(".")[0] in segments and not name.endswith((".lock", ".tmp"))]
+        return [
+            name
+            for name in present
+            if (segment := name.partition(".")[0]) in deleted
+            and (name == deleted[segment] or not name.endswith((".del", ".lock", ".tmp")))
+        ]
 
     # -- writing
 

@@ -200,8 +200,8 @@ def currencies(documents: Iterable[Named], *, today: date, names: Names | None =
                 successors[old].add(d.id)
         by = d.metadata.get("superseded_by", "").strip()
         if by and not _in_future(d.metadata.get("superseded_on", ""), today):
-            new = [n for n in _named(by, names, near=d.id) if n != d.id]
-            successors[d.id].update(new)
+            new = _named(by, names, near=d.id)
+            successors[d.id].update(n for n in new if n != d.id)
             if not new and fold(by) not in ("none", "null", "false", "-", "n/a"):
                 outside[d.id] = by
         for text in _named(d.metadata.get("amends", ""), names, near=d.id):
