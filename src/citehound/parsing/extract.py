@@ -1,4 +1,4 @@
-"""What the binary formats hand back beyond their blocks, and the careful ways into zip and XML; no format is read here."""
+"""What the binary formats hand back beyond their blocks, and careful ways into zip and XML; reads no format itself."""
 
 from __future__ import annotations
 

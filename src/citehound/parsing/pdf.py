@@ -1,4 +1,4 @@
-"""PDF: text in reading order with pages, headings and tables, from the glyphs that pdfium places; no OCR, nothing is run."""
+"""PDF: text in reading order with pages, headings and tables, from the glyphs that pdfium places; does no OCR."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -36,19 +37,20 @@ _PAGE_NUMBER = re.compile(
 )
 _HYPHENS = "-\u2010\ufffe\x02\u00ad"
 
-_COMMON = frozenset(
-    "the of and to in for is on that with as by this or be are from at shall not any an it "
-    "der die das und den von zu mit ist des für im auf nicht ein eine dem sich als auch "
-    "le la les des et du en un une est pour que dans qui par sur au pas "
-    "el los las del y se por con para una su al lo como "
-    "o a os que do da em um uma não dos das ao "
-    "il di che e per non sono della con una del "
-    "de het een van en op te dat voor niet met zijn "
-    "och att det som en på är av för till inte og er på til ikke med den "
-    "ja ei on että se w i na z nie do jest się że a v je s si na se és az hogy nem egy "
-    "ve bir bu için ile de da și în cu nu sau la din и в не на с что по για και το της να του στο η "
-    "dan yang di untuk dengan và của là các không có".split()
-)
+_COMMON_WORDS = """
+the of and to in for is on that with as by this or be are from at shall not any an it
+der die das und den von zu mit ist des für im auf nicht ein eine dem sich als auch
+le la les des et du en un une est pour que dans qui par sur au pas
+el los las del y se por con para una su al lo como
+o a os que do da em um uma não dos das ao
+il di che e per non sono della con una del
+de het een van en op te dat voor niet met zijn
+och att det som en på är av för till inte og er på til ikke med den
+ja ei on että se w i na z nie do jest się że a v je s si na se és az hogy nem egy
+ve bir bu için ile de da și în cu nu sau la din и в не на с что по για και το της να του στο η
+dan yang di untuk dengan và của là các không có
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 # pypdfium2 has no types; these are its three modules, loaded at the first PDF.
 _modules: dict[str, Any] = {}
@@ -244,7 +246,10 @@ def garbled(text: str, *, strict: bool = False) -> bool:
 def _is_odd(c: str) -> bool:
     code = ord(c)
     return (
-        code < 0x20 or 0x7F <= code < 0xA0 or code == 0xFFFD or 0xE000 <= code < 0xF8FF and not 0xF000 <= code < 0xF100
+        code < 0x20
+        or 0x7F <= code < 0xA0
+        or code == 0xFFFD
+        or (0xE000 <= code < 0xF8FF and not 0xF000 <= code < 0xF100)
     )
 
 
@@ -311,14 +316,14 @@ def _shapes(
     filled: list[tuple[float, float, float, float]] = []
     covering = False
     area = max(1.0, result.width * result.height)
-    l, b, r, t = ctypes.c_float(), ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
+    a, b, c, d = ctypes.c_float(), ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
     red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
     for number in range(min(20_000, raw.FPDFPage_CountObjects(page))):
         item = raw.FPDFPage_GetObject(page, number)
         kind = raw.FPDFPageObj_GetType(item)
-        if kind == raw.FPDF_PAGEOBJ_TEXT or not raw.FPDFPageObj_GetBounds(item, l, b, r, t):
+        if kind == raw.FPDF_PAGEOBJ_TEXT or not raw.FPDFPageObj_GetBounds(item, a, b, c, d):
             continue
-        bounds = _turn(l.value, b.value, r.value, t.value, box=box, rotation=rotation)
+        bounds = _turn(a.value, b.value, c.value, d.value, box=box, rotation=rotation)
         w, h = bounds[2] - bounds[0], bounds[3] - bounds[1]
         if kind == raw.FPDF_PAGEOBJ_IMAGE:
             result.images += 1
@@ -621,7 +626,7 @@ def _lines(pieces: list[_Piece]) -> list[_Line]:
         for at, low, high in gaps[index]:
             for near in (index - 1, index + 1, index - 2, index + 2):
                 if 0 <= near < len(rows) and any(
-                    min(high, h) - max(low, l) > 0.6 * row[0].size for _, l, h in gaps[near]
+                    min(high, end) - max(low, begin) > 0.6 * row[0].size for _, begin, end in gaps[near]
                 ):
                     cuts.add(at)
                     break
@@ -838,7 +843,7 @@ def _margin(ordered: Sequence[_Line], page: _Page) -> list[_Line]:
 
 def _margin_gap(ordered: Sequence[_Line]) -> bool:
     """True when the next one or two lines stand apart from what follows as well."""
-    for a, b in zip(ordered[:2], ordered[1:3], strict=False):
+    for a, b in pairwise(ordered[:3]):
         if max(b.top - a.bottom, a.top - b.bottom) > 1.5 * max(2.0, min(a.size, b.size)):
             return True
     return False
@@ -1030,16 +1035,12 @@ class _Writer:
             hyphenated = f"{left}-{right}" in self._words
             halves = left in self._words and right in self._words and left + right not in self._words
             compound = (hyphenated and left + right not in self._words) or (halves and len(left) > 2 and len(right) > 2)
-            if not soft and (compound or following[0].isupper() or (left and "-" in left)):
-                text = stem + "-"
-            else:
-                text = stem
-        elif text and text[-1] in _HYPHENS[:2] and following[:1].isalnum() and not text.endswith((" -", "--")):
-            glue = ""
-        elif text and _is_wide(text[-1]) and _is_wide(following[0]):
-            glue = ""
+            kept = not soft and (compound or following[0].isupper() or "-" in left)
+            text = stem + "-" if kept else stem
         else:
-            glue = " "
+            dashed = text[-1:] in _HYPHENS[:2] and following[:1].isalnum() and not text.endswith((" -", "--"))
+            wide = text != "" and _is_wide(text[-1]) and _is_wide(following[0])
+            glue = "" if text and (dashed or wide) else " "
         self._text = text.rstrip("\ufffe\x02\u00ad") + glue
         if new_page:
             self._mark_page()
@@ -1086,11 +1087,7 @@ def _tidy(text: str) -> str:
 
 def _leading(lines: Sequence[_Line]) -> float:
     """The usual white space between two lines of a paragraph."""
-    gaps = [
-        b.top - a.bottom
-        for a, b in zip(lines, lines[1:], strict=False)
-        if not b.starts and -a.size < b.top - a.bottom < 3 * a.size
-    ]
+    gaps = [b.top - a.bottom for a, b in pairwise(lines) if not b.starts and -a.size < b.top - a.bottom < 3 * a.size]
     if not gaps:
         return 0.0
     counts = Counter(round(g) for g in gaps)

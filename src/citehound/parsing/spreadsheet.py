@@ -1,0 +1,326 @@
+"""Spreadsheets and CSV: a sheet is a section, a row is a block with its header; computes no formula."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import importlib
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from xml.etree import ElementTree
+
+from ..errors import ParseError
+from .blocks import Block
+from .extract import Archive, Extract, cell, clean_line, core_properties, main_part, relations
+
+MAX_CELLS = 5_000_000
+"""Cells of one sheet's rectangle; a bigger one is left out and reported."""
+_NARROW = 12
+"""Up to so many columns a row is written under its header; with more, each cell behind its column's name."""
+_HEADER_WIDTH = 240
+
+
+def parse_csv(text: str) -> Extract:
+    """Blocks of a CSV or TSV text. Raises ParseError."""
+    csv.field_size_limit(2**27)
+    warnings: list[str] = []
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text)))
+    except csv.Error as error:
+        raise ParseError(f"damaged: not readable as CSV ({error})") from error
+    widths = Counter(len(row) for row in rows if row)
+    usual = widths.most_common(1)[0][0] if widths else 0
+    ragged = sum(n for width, n in widths.items() if width > usual)
+    if ragged and usual > 1:
+        warnings.append(f"{ragged} rows have more than {usual} columns")
+    return Extract(blocks=_rows_to_blocks(rows), warnings=tuple(warnings))
+
+
+def parse_spreadsheet(data: bytes) -> Extract:
+    """Blocks of an XLSX, XLSM, XLSB, XLS or ODS file. Raises ParseError."""
+    calamine: Any = cast(Any, importlib.import_module("python_calamine"))
+    warnings: list[str] = []
+    metadata: dict[str, str] = {}
+    views: dict[str, _View] = {}
+    if data[:4] == b"PK\x03\x04":
+        archive = Archive(data, kind="spreadsheet")
+        metadata = core_properties(archive)
+        views = _views(archive)
+    try:
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+    except calamine.PasswordError as error:
+        raise ParseError("encrypted, needs a password") from error
+    except Exception as error:  # its errors have no common base
+        if b"EncryptedPackage".decode().encode("utf-16-le") in data:
+            raise ParseError("encrypted, needs a password") from error
+        raise ParseError("damaged: not a readable spreadsheet") from error
+    blocks: list[Block] = []
+    visible = str(calamine.SheetVisibleEnum.Visible)
+    for sheet in book.sheets_metadata:
+        name = str(sheet.name)
+        if str(sheet.visible) != visible:
+            warnings.append(f"hidden sheet left out: {name!r}")
+            continue
+        if str(sheet.typ) != str(calamine.SheetTypeEnum.WorkSheet):
+            continue
+        view = views.get(name, _View())
+        if view.cells > MAX_CELLS:
+            warnings.append(f"sheet {name!r} left out: it spans {view.cells} cells")
+            continue
+        try:
+            table = book.get_sheet_by_name(name)
+            rows: list[list[Any]] = table.to_python(skip_empty_area=True)
+        except Exception:  # one bad sheet must not hide the others
+            warnings.append(f"sheet {name!r} is damaged and was left out")
+            continue
+        first_row, first_column = table.start or (0, 0)
+        texts = [
+            [_shown(value, percent=(r + first_row, c + first_column) in view.percent) for c, value in enumerate(row)]
+            for r, row in enumerate(rows)
+        ]
+        merged: list[tuple[tuple[int, int], tuple[int, int]]] = table.merged_cell_ranges or []
+        for (top, left), (bottom, right) in merged[:20_000]:
+            _spread(texts, top - first_row, left - first_column, bottom - first_row, right - first_column)
+        hidden_columns = {c - first_column for c in view.hidden_columns}
+        kept = [
+            [text for c, text in enumerate(row) if c not in hidden_columns]
+            for r, row in enumerate(texts)
+            if r + first_row not in view.hidden_rows
+        ]
+        hidden = sum(1 for r in view.hidden_rows if 0 <= r - first_row < len(texts) and any(texts[r - first_row]))
+        if hidden:
+            warnings.append(f"{hidden} hidden rows left out in sheet {name!r}")
+        if any(any(0 <= c < len(row) and row[c] for c in hidden_columns) for row in texts):
+            warnings.append(f"hidden columns left out in sheet {name!r}")
+        found = _rows_to_blocks(kept)
+        if found:
+            blocks.append(Block(text=clean_line(name) or "Sheet", kind="heading", level=1))
+            blocks.extend(found)
+    title = metadata.pop("title", None)
+    return Extract(blocks=blocks, title=title, warnings=tuple(warnings), metadata=metadata)
+
+
+def _spread(texts: list[list[str]], top: int, left: int, bottom: int, right: int) -> None:
+    """Writes a merged cell's text into each of its places, unless it spans a whole row."""
+    if not (0 <= top < len(texts) and 0 <= left < len(texts[top])) or not texts[top][left]:
+        return
+    if top == bottom and right - left + 1 >= len(texts[top]):
+        return
+    for r in range(top, min(bottom + 1, len(texts))):
+        for c in range(left, min(right + 1, len(texts[r]))):
+            texts[r][c] = texts[r][c] or texts[top][left]
+
+
+def _shown(value: object, *, percent: bool = False) -> str:
+    """A value as its cell shows it, near enough."""
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int | float):
+        return f"{value * 100:.10g} %" if percent else _number(value)
+    if isinstance(value, dt.datetime):
+        plain = value.time() == dt.time(0)
+        return value.date().isoformat() if plain else value.isoformat(sep=" ", timespec="minutes")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, dt.time):
+        return value.isoformat(timespec="minutes")
+    return str(value)
+
+
+def _number(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        return ""
+    if abs(value) < 1e15 and value == int(value):
+        return str(int(value))
+    return f"{value:.15g}"
+
+
+# ---- rows to blocks
+
+
+def _rows_to_blocks(rows: Sequence[Sequence[str]]) -> list[Block]:
+    """A block per row, each with the header of its table."""
+    blocks: list[Block] = []
+    header: list[str] = []
+    fresh = True  # a table may begin here
+    for index, raw in enumerate(rows):
+        row = [cell(value) for value in raw]
+        filled = [at for at, value in enumerate(row) if value]
+        if not filled:
+            fresh = True
+            continue
+        if len(filled) == 1 and not (header and not fresh and len(header) > 1 and filled[0] < len(header)):
+            blocks.append(Block(text=_long(raw[filled[0]]), kind="item"))
+            continue
+        if fresh and _is_header(row, rows[index + 1 :], known=header):
+            header = row
+            if not any(any(cell(v) for v in r) for r in rows[index + 1 :]):
+                blocks.append(Block(text=" | ".join(row).rstrip(" |"), kind="table"))
+            fresh = False
+            continue
+        fresh = False
+        blocks.append(_row(row, raw, header))
+    return [block for block in blocks if block.text.strip(" |")]
+
+
+def _row(row: list[str], raw: Sequence[str], header: list[str]) -> Block:
+    heads = " | ".join(header)
+    if not header:
+        return Block(text=" | ".join(row).rstrip(" |"), kind="table")
+    if len(header) <= _NARROW and len(heads) <= _HEADER_WIDTH:
+        return Block(text=heads.rstrip() + "\n" + " | ".join(row).rstrip(), kind="table")
+    lines: list[str] = []
+    for at, value in enumerate(row):
+        if value:
+            name = header[at] if at < len(header) else ""
+            lines.append(f"{name}: {value}" if name else value)
+    return Block(text="\n".join(lines), kind="item")
+
+
+def _long(text: str) -> str:
+    """A cell that stands alone: its own lines are kept."""
+    lines = [clean_line(line) for line in text.splitlines()]
+    return "\n".join(line for line in lines if line)
+
+
+def _is_header(row: list[str], below: Sequence[Sequence[str]], *, known: list[str]) -> bool:
+    filled = [value for value in row if value]
+    if len(filled) < 2 or len(set(filled)) < 0.6 * len(filled):
+        return False
+    if any(re.fullmatch(r"[-+€$£]?\s*[\d.,:/%\s-]*\d[\d.,:/%\s-]*[%€]?", value) for value in filled):
+        years = all(re.fullmatch(r"(?:19|20)\d\d", v) or re.search(r"[^\W\d_]", v) for v in filled)
+        if not years or not re.search(r"[^\W\d_]", filled[0]):
+            return False
+    if max(len(value) for value in filled) > 200:
+        return False
+    if not known:
+        width = max((sum(1 for v in r if v) for r in below[:20]), default=0)
+        return len(filled) >= 0.5 * width
+    same = [at for at, v in enumerate(row) if v] == [at for at, v in enumerate(known) if v]
+    following = next((r for r in below[:1] if any(r)), None)
+    return not same and following is not None
+
+
+def _delimiter(text: str) -> str:
+    """The sign that cuts the first records most evenly."""
+    sample = text[:200_000]
+    if sample.startswith("sep=") and len(sample) > 4:
+        return sample[4]
+    best, best_score = ",", 0.0
+    for sign in ",;\t|":
+        widths: list[int] = []
+        try:
+            for row in csv.reader(io.StringIO(sample, newline=""), delimiter=sign):
+                if row:
+                    widths.append(len(row))
+                if len(widths) >= 60:
+                    break
+        except csv.Error:
+            continue
+        if len(widths) > 1 and len(sample) < len(text) and len(widths) < 60:
+            widths.pop()
+        if not widths:
+            continue
+        width, count = Counter(widths).most_common(1)[0]
+        if width > 1:
+            score = count / len(widths) + min(width, 10) / 100
+            if score > best_score:
+                best, best_score = sign, score
+    return best
+
+
+# ---- what calamine doesn't tell: hidden rows and columns, percentages, the true extent
+
+
+@dataclass(kw_only=True)
+class _View:
+    hidden_rows: set[int] = field(default_factory=set[int])
+    hidden_columns: set[int] = field(default_factory=set[int])
+    percent: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    cells: int = 0
+
+
+def _views(archive: Archive) -> dict[str, _View]:
+    part = main_part(archive, default="xl/workbook.xml")
+    if not part.endswith(".xml"):
+        return {}
+    book = archive.xml(part)
+    if book is None:
+        return {}
+    parts = relations(archive, part)
+    styles = next((archive.xml(name) for kind, name in parts.values() if kind == "styles"), None)
+    percents = _percent_styles(styles)
+    views: dict[str, _View] = {}
+    for sheet in book.iter():
+        if sheet.tag.rsplit("}", 1)[-1] != "sheet":
+            continue
+        key = next((v for k, v in sheet.attrib.items() if k.rsplit("}", 1)[-1] == "id"), "")
+        name = parts.get(key, ("", ""))[1]
+        data = archive.read(name) if name else None
+        if data is not None:
+            views[sheet.get("name", "")] = _view(data, percents, name=name)
+    return views
+
+
+def _view(data: bytes, percents: frozenset[str], *, name: str) -> _View:
+    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        raise ParseError(f"refused: part {name!r} declares a document type or entities")
+    view = _View()
+    row = -1
+    rows: list[int] = []
+    columns: list[int] = []
+    try:
+        for event, element in ElementTree.iterparse(io.BytesIO(data), events=("start", "end")):
+            tag = element.tag.rsplit("}", 1)[-1]
+            if event == "start":
+                if tag == "row":
+                    row = int(element.get("r") or row + 2) - 1
+                    if element.get("hidden") in ("1", "true"):
+                        view.hidden_rows.add(row)
+                elif tag == "c":
+                    at = _column(element.get("r") or "")
+                    if at >= 0:
+                        rows.append(row)
+                        columns.append(at)
+                        if element.get("s") in percents and element.get("t") in (None, "n"):
+                            view.percent.add((row, at))
+                elif tag == "col" and element.get("hidden") in ("1", "true"):
+                    low, high = int(element.get("min") or 1), int(element.get("max") or 1)
+                    view.hidden_columns.update(range(low - 1, min(high, 16_384)))
+            elif tag in ("row", "c", "v", "is"):
+                element.clear()
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ParseError(f"damaged: part {name!r} is not well-formed XML") from error
+    if rows:
+        view.cells = (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1)
+    return view
+
+
+def _column(reference: str) -> int:
+    number = 0
+    for char in reference:
+        if not "A" <= char <= "Z":
+            break
+        number = number * 26 + ord(char) - 64
+    return number - 1
+
+
+def _percent_styles(root: ElementTree.Element | None) -> frozenset[str]:
+    """Indexes of cell styles that show a number as a percentage."""
+    if root is None:
+        return frozenset()
+    formats = {"9", "10"}
+    found: set[str] = set()
+    for element in root.iter():
+        if element.tag.rsplit("}", 1)[-1] == "numFmt" and "%" in element.get("formatCode", ""):
+            formats.add(element.get("numFmtId", ""))
+    for element in root:
+        if element.tag.rsplit("}", 1)[-1] == "cellXfs":
+            found.update(str(at) for at, xf in enumerate(element) if xf.get("numFmtId") in formats)
+    return frozenset(found)
