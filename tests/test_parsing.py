@@ -243,8 +243,8 @@ def test_tables_are_one_row_a_line_with_their_header() -> None:
 
 
 def test_code_is_kept_as_it_stands() -> None:
-    document = read("```yaml\n# comment\nkey: {{ $value }}\n```\n\n    indented {{ x }}\n")
-    assert document.text == "# comment\nkey: {{ $value }}\n\nindented" or "key: {{ $value }}" in document.text
+    document = read("```yaml\n# comment\nkey: {{ $value }}\n```\n\n    indented\n")
+    assert document.text == "# comment\nkey: {{ $value }}\n\nindented"
 
 
 def test_html_inside_is_read_as_a_browser_shows_it() -> None:
@@ -278,6 +278,7 @@ def test_struck_text_stays_recognisable() -> None:
         ("Use `{{ $labels.job }}` in code", "Use {{ $labels.job }} in code"),
         ("# Title {#anchor}\n\nText", "Title\n\nText"),
         ("{% alert 'warning' %}\nMind it.\n{% endalert %}", "Mind it."),
+        ("{% raw %}`{% x %}` and {{ y }}{% endraw %}", "{% x %} and {{ y }}"),
         ("Set {a, b} and {{c: 1, d: 2}}.", "Set {a, b} and {{c: 1, d: 2}}."),
     ],
 )
@@ -303,7 +304,7 @@ def test_front_matter_values_become_flat_strings() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    ["a: &x 1\nb: *x", "a: 1\na: 2", "a: b: c", "\ta: 1", "a: !!python/object:os.system x\n  b", "a: [1, 2"],
+    ["a: &x 1\nb: *x", "a: 1\na: 2", "a: b: c", "\ta: 1", "a: [1, 2"],
 )
 def test_front_matter_that_cannot_be_trusted_is_ignored_and_reported(block: str) -> None:
     document = read(f"---\n{block}\n---\nText")
@@ -313,6 +314,7 @@ def test_front_matter_that_cannot_be_trusted_is_ignored_and_reported(block: str)
 
 
 def test_a_tag_in_front_matter_builds_nothing() -> None:
+    assert read("---\na: !!python/name:os.system x\n---\nText").metadata == {"a": "x"}
     assert read("---\na: !!python/object/apply:os.getcwd []\n---\nText").metadata.get("a") is None
 
 
@@ -385,11 +387,13 @@ def test_rst_reads_no_other_file_and_no_raw_markup() -> None:
 def test_rst_tables_lists_and_footnotes_read_as_rows_items_and_notes() -> None:
     document = read(
         "====  =====\nTier  Time\n====  =====\n1     24 h\n====  =====\n\n3. three\n4. four\n\n   * inner\n\n"
-        "See [1]_.\n\n.. [1] A note.\n\n.. |x| replace:: **value**\n\nIt is |x|.\n\n+---+---+\n| a | b |\n+   +---+\n|   | c |\n+---+---+\n",
+        "See [1]_.\n\n.. [1] A note.\n\n.. |x| replace:: **value**\n\nIt is |x|.\n\n"
+        "+---+---+\n| a | b |\n+   +---+\n|   | c |\n+---+---+\n",
         "a.rst",
     )
     assert document.text == (
-        "Tier | Time\n1 | 24 h\n\n3. three\n4. four\n  - inner\n\nSee [1].\n\n[1] A note.\n\nIt is value.\n\na | b\na | c"
+        "Tier | Time\n1 | 24 h\n\n3. three\n4. four\n  - inner\n\nSee [1].\n\n"
+        "[1] A note.\n\nIt is value.\n\na | b\na | c"
     )
 
 
@@ -444,10 +448,9 @@ def test_what_a_browser_shows_is_read(shown: str) -> None:
 
 
 def test_html_nested_fifty_thousand_deep_does_not_crash() -> None:
-    try:
-        assert "deep" in read("<div>" * 50_000 + "deep", "a.html").text
-    except ParseError:
-        pass
+    with pytest.raises(ParseError, match="nested too deeply"):
+        read("<div>" * 50_000 + "deep", "a.html")
+    assert read("<div>" * 2_000 + "deep", "a.html").text == "deep"
 
 
 def test_page_furniture_stays_out() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citehound.documents import Document, RawDocument
+from citehound.documents import Document, RawDocument, Section
 from citehound.errors import ParseError
 from citehound.parsing import parse
 
@@ -106,18 +107,22 @@ def test_numbers_on_one_line_must_follow_each_other() -> None:
 
 def test_real_policies_number_their_lists_not_their_sections(shared_data: Path) -> None:
     """In the policies corpus nearly all numbered paragraphs are list items."""
-    items = sections = 0
+    items = 0
+    paragraphs: list[Section] = []
     for path in sorted((shared_data / "corpora" / "policies").rglob("*.md")):
         try:
             document = parse(RawDocument(id="s/a", source="s", path=path.name, data=path.read_bytes()))
         except ParseError:
             continue
-        starts = {section.start for section in document.sections}
-        for match in re.finditer(r"^ *\d+\. ", document.text, re.MULTILINE):
-            items += 1
-            sections += match.start() in starts and document.section_at(match.start()) is not None
+        source = path.read_text("utf-8")
+        items += len(re.findall(r"^ *\d+\. ", source, re.MULTILINE))
+        headings = re.findall(r"^#+ .*$|^.+(?=\n(?:===|---))|<h\d.*$", source, re.MULTILINE)
+        for section in document.sections:
+            if section.number and not any(section.number in heading for heading in headings):
+                paragraphs.append(section)
     assert items > 500
-    assert sections < items * 0.06
+    assert 0 < len(paragraphs) < items * 0.1
+    assert [s.id for s in paragraphs if s.number and "." not in s.number and s.number not in s.title] == []
 
 
 def test_repeated_numbers_are_qualified_by_their_schedule() -> None:
@@ -137,9 +142,12 @@ def test_flat_headings_nest_by_their_numbers() -> None:
 
 def test_plain_text_contracts_have_sections_too() -> None:
     document = read(
-        "MASTER AGREEMENT\n\nMade on 12.05.2024 between A and B.\n\nARTICLE 5\nTERM\n\n5.1 Term. It runs for 3.5 years.\n"
-        "5.2 End. Either party may\nend it. 5.3 Effects. All goes.\n\nSection 13.5 Confidentiality. Each party is silent.\n\n"
-        "Section 13.5 applies to all.\n\n1. First item\n2. Second item\n\nSCHEDULE E\nFEES\n\n1.1 Fees. They are due.\n",
+        "MASTER AGREEMENT\n\nMade on 12.05.2024 between A and B.\n\nARTICLE 5\nTERM\n\n"
+        "5.1 Term. It runs for 3.5 years.\n"
+        "5.2 End. Either party may\nend it. 5.3 Effects. All goes.\n\n"
+        "Section 13.5 Confidentiality. Each party is silent.\n\n"
+        "Section 13.5 applies to all.\n\n1. First item\n2. Second item\n\n"
+        "SCHEDULE E\nFEES\n\n1.1 Fees. They are due.\n",
         "a.txt",
     )
     assert [(s.id, s.parent) for s in document.sections] == [
@@ -198,11 +206,11 @@ def check_sections(document: Document) -> None:
             assert parent.level == section.level - 1
         if section.number is not None:
             assert section.id.endswith(section.number) or "-" in section.id
-    for first, second in zip(sections, sections[1:], strict=False):
-        assert second.start < first.end and second.level > first.level or second.start >= first.end
+    for first, second in pairwise(sections):
+        assert second.start >= first.end or second.level > first.level
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lines=st.lists(_LINES, min_size=1, max_size=25), path=st.sampled_from(["a.md", "a.txt"]))
 def test_sections_slice_back_nest_and_have_unique_ids(lines: list[str], path: str) -> None:
     try:
@@ -212,7 +220,7 @@ def test_sections_slice_back_nest_and_have_unique_ids(lines: list[str], path: st
     check_sections(document)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(text=st.text(min_size=1, max_size=400), path=st.sampled_from(["a.md", "a.txt", "a.rst", "a.html"]))
 def test_any_text_is_read_or_refused_but_never_crashes(text: str, path: str) -> None:
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 
 from .documents import Chunk, Document, Section
@@ -15,7 +14,7 @@ _WIDE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 _WORD = re.compile(rf"[{_WIDE}]|[^\s{_WIDE}]+")
 _SENTENCE = re.compile(r"[.!?…][\"”’»)\]]*[ \t]+(?=[^a-z\s])|[。！？；][」』”’）]*|[؟۔।]\s*|;[ \t]+|\n")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
-_LONGEST_WORD = 60
+_LONGEST_WORD = 20
 """Characters; a longer run without a blank counts as more than one word."""
 
 
@@ -127,7 +126,7 @@ def _atoms(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
     """The smallest pieces to keep whole: paragraphs, rows, sentences, and words where nothing else cuts."""
     for at, to in _split(_BLANK_LINE, text, start, end):
         lines = list(_split(re.compile(r"\n"), text, at, to))
-        rows = [text[a:b] for a, b in lines]
+        rows = [text[a:b].rstrip() for a, b in lines]
         if (
             len(rows) > 1
             and all(" | " in row for row in rows[:2])
@@ -167,32 +166,14 @@ def _sized(text: str, start: int, end: int, header: str) -> Iterator[tuple[int, 
     if count_words(text[start:end]) <= TARGET_WORDS:
         yield start, end, header
         return
-    cuts = [m.end() for m in _WORD.finditer(text, start, end)]
-    costs: list[float] = []
-    total = 0.0
+    at, last, size = start, start, 0.0
     for match in _WORD.finditer(text, start, end):
-        length = match.end() - match.start()
-        wide = length == 1 and ord(text[match.start()]) > 0xE00
-        total += 0.5 if wide else 1 + length // _LONGEST_WORD
-        costs.append(total)
-    at, done = start, 0.0
-    while at < end:
-        index = bisect_right(costs, done + TARGET_WORDS) - 1
-        to = cuts[index] if index >= 0 else cuts[0]
-        if to <= at:  # one endless word
-            to = min(end, at + TARGET_WORDS * 6)
-            over = next((c for c in cuts if c > at), end)
-            to = min(to, over)
-        else:
-            done = costs[index]
-        if to >= cuts[-1]:
-            to = end
-        if to == end and to - at > TARGET_WORDS * 20:
-            to = at + TARGET_WORDS * 6
-        yield at, to, header
-        at = to
-        done = (
-            max(done, next((c for c, cut in zip(costs, cuts, strict=True) if cut >= at), done))
-            if to not in cuts
-            else done
-        )
+        wide = match.end() - match.start() == 1 and ord(text[match.start()]) > 0xE00
+        for cut in range(match.start(), match.end(), _LONGEST_WORD):
+            if size + 1 > TARGET_WORDS and last > at:
+                yield at, last, header
+                at, size = last, 0.0
+            last = min(match.end(), cut + _LONGEST_WORD)
+            size += 0.5 if wide else 1
+    if at < end:
+        yield at, end, header

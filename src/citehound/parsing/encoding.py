@@ -72,11 +72,17 @@ def _utf16_without_mark(data: bytes) -> str | None:
         return None
     half = len(sample) // 2
     even, odd = sample[0 : 2 * half : 2].count(0), sample[1 : 2 * half : 2].count(0)
-    if odd > half * 0.3 and even < half * 0.05:
+    if odd > half * 0.3 and even < half * 0.05 and _readable(sample, "utf-16-le"):
         return "utf-16-le"
-    if even > half * 0.3 and odd < half * 0.05:
+    if even > half * 0.3 and odd < half * 0.05 and _readable(sample, "utf-16-be"):
         return "utf-16-be"
     return None
+
+
+def _readable(sample: bytes, encoding: str) -> bool:
+    """True when bytes read this way hold no control characters to speak of."""
+    text = sample.decode(encoding, "replace")
+    return len(re.findall("[\x00-\x08\x0e-\x1f\ufffd]", text)) * 50 <= len(text)
 
 
 def _mostly_utf8(data: bytes) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from ..errors import ParseError
 from .blocks import Block, BlockKind, Parsed, fold
 
 _DROPPED = frozenset(
@@ -109,7 +110,8 @@ _BLOCK = frozenset(
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _HIDDEN_STYLE = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0+\s*(?:%|;|!|$)|"
-    r"font-size\s*:\s*(?:0*\.\d+|0+(?:\.0*)?|1(?:\.0*)?)\s*(?:px|pt)?\s*(?:;|!|$)|font-size\s*:\s*0|content-visibility\s*:\s*hidden|"
+    r"font-size\s*:\s*(?:0+(?:\.0*)?(?![\d.])|(?:0*\.\d+|1(?:\.0*)?)\s*(?:px|pt)|0*\.0\d*\s*r?em|\d\s*%)|"
+    r"content-visibility\s*:\s*hidden|"
     r"(?:max-)?(?:height|width)\s*:\s*0+(?:\.0*)?\s*(?:px|pt|em|rem|%)?\s*(?:;|!|$)|"
     r"(?:left|top|right|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}|"
     r"clip\s*:\s*rect\(\s*0|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)|"
@@ -122,6 +124,36 @@ _WHITE = re.compile(
 )
 _BACKGROUND = re.compile(r"(?:^|;)\s*background", re.I)
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
+_NEVER_NEST = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+        "p",
+        "li",
+        "dt",
+        "dd",
+        "td",
+        "th",
+        "tr",
+        "option",
+        "body",
+        "html",
+        "head",
+    ]
+)
+_MAX_DEPTH = 3000
 _MAX_SPAN = 60
 _MAX_CELLS = 200_000
 _MAX_NODES = 2_000_000
@@ -129,6 +161,7 @@ _MAX_NODES = 2_000_000
 
 def parse_html(text: str) -> Parsed:
     """Blocks of a whole HTML page; `title` is its `<title>`."""
+    _refuse_depth(text)
     tree = LexborHTMLParser(text)
     title = tree.css_first("head > title") or tree.css_first("title")
     body = tree.body
@@ -138,8 +171,19 @@ def parse_html(text: str) -> Parsed:
 
 def parse_fragment(text: str) -> Parsed:
     """Blocks of rendered HTML that is all content, as Markdown gives it."""
+    _refuse_depth(text)
     tree = LexborHTMLParser("<!doctype html><body>" + text)
     return _parse(tree, tree.body, whole_page=False) if tree.body is not None else Parsed(blocks=())
+
+
+def _refuse_depth(text: str) -> None:
+    """Raises ParseError for tags nested so deep that the parser's time grows with the square of it."""
+    depth = 0
+    for match in _TAG.finditer(text):
+        if match[2].lower() not in _NEVER_NEST:
+            depth = max(0, depth - 1) if match[1] else depth + 1
+            if depth > _MAX_DEPTH:
+                raise ParseError("nested too deeply to be read")
 
 
 def _content(body: LexborNode | None) -> LexborNode | None:

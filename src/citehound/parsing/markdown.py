@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
@@ -21,6 +22,10 @@ _CODE_OR_TAG = re.compile(
     r"(?P<code>(?P<ticks>`+)(?!`)(?:.|\n(?!\s*\n))+?(?<!`)(?P=ticks)(?!`))"
     r"|(?P<tag><%(?:.|\n)*?%>|\{%(?:.|\n)*?%\}|\{\{[<%](?:.|\n)*?[>%]\}\}|\{\{(?:[^{}\n]|\{[^{}\n]*\})*\}\})"
 )
+_RAW = re.compile(r"\{%-?\s*raw\s*-?%\}(?P<inside>.*?)\{%-?\s*endraw\s*-?%\}", re.DOTALL)
+_SHIELD = str.maketrans("{}", "\ue0f1\ue0f2")
+"""What stands between raw tags is shown as it is, so its braces are hidden from the template tags' pattern."""
+_UNSHIELD = str.maketrans("\ue0f1\ue0f2", "{}")
 _KEYWORDS = frozenset(
     [
         "end",
@@ -50,8 +55,15 @@ _DATA_URI = re.compile(r"(?:<?)data:[a-z]+/[\w.+-]+;base64,[A-Za-z0-9+/=%\s]{200
 
 def parse_markdown(text: str, *, metadata: Mapping[str, str] | None = None) -> Parsed:
     """Blocks of a Markdown text; `metadata` fills template tags that name a key of it."""
+    raw = False
+    if "endraw" in text:
+        text, count = _RAW.subn(lambda match: match["inside"].translate(_SHIELD), text)
+        raw = count > 0
     text = _prepare(text, metadata or {})
-    return parse_fragment(str(_MARKDOWN.render(text)))
+    parsed = parse_fragment(str(_MARKDOWN.render(text)))
+    if raw:
+        parsed = replace(parsed, blocks=[replace(b, text=b.text.translate(_UNSHIELD)) for b in parsed.blocks])
+    return parsed
 
 
 def _prepare(text: str, metadata: Mapping[str, str]) -> str:

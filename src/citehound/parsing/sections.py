@@ -46,6 +46,7 @@ _UNIT = re.compile(
     r"por ciento|por cento|millones|milhões)(?!\w)"
 )
 """What makes a number a quantity. Capitalised words are not in it: '7.3 Minutes of meetings' is a caption."""
+_BLANKS = re.compile("[ \t\u00a0\u3000]+")
 _SENTENCE_END = re.compile(r"[.;:!?。；！？][\"”’»)\]]*\s+|[。；！？]|\n")
 _ARABIC_DIGITS = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９٫", "012345678901234567890123456789.")
 
@@ -191,7 +192,7 @@ def _marks(placed: Sequence[Placed]) -> list[_Mark]:
             previous: str | None = None
             for number, at, title in _numbered(block.text):
                 if previous is None:
-                    if not _is_section(number, enclosing=enclosing, siblings=siblings, text=block.text[at:]):
+                    if not _is_section(number, enclosing=enclosing, siblings=siblings, text=block.text[at : at + 300]):
                         break
                 elif not _follows(previous, number):
                     continue
@@ -259,7 +260,8 @@ def _numbered(text: str) -> list[tuple[str, int, str]]:
     found: list[tuple[str, int, str]] = []
     seen: set[int] = set()
     for start in starts:
-        start += len(plain[start:]) - len(plain[start:].lstrip(" \t\u00a0\u3000"))
+        if blanks := _BLANKS.match(plain, start):
+            start = blanks.end()
         if start in seen:
             continue
         seen.add(start)
@@ -269,7 +271,7 @@ def _numbered(text: str) -> list[tuple[str, int, str]]:
         rest = plain[match.end() : match.end() + 200]
         if _UNIT.match(rest) or rest[0].isdigit() or rest[0] in "-–—=<>+*/|,;":
             continue
-        found.append((match["id"], start, _sentence_title(text[match.end() :])))
+        found.append((match["id"], start, _sentence_title(text[match.end() : match.end() + 400])))
     return found
 
 
