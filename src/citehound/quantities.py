@@ -452,7 +452,11 @@ _HALF = re.compile(
     rf"(?<![\w-])(?:half an? |half-|halbe[snr]? |ein halbe[snr]? |mei[oa] |medi[oa] |demi-|une? demi-|mezz[oa] |half )(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
     re.IGNORECASE,
 )
-_RANGE = re.compile(r"\s*(?:-|–|—|to|and|or|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of)\s*$", re.IGNORECASE)
+_RANGE = re.compile(
+    r"\s*(?:-|–|—|to|and|or|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of|,?\s*(?:vs\.?|versus|against|not|rather than|instead of|gegen|statt"
+    r"|contra|contre|em vez de|en vez de|au lieu de|invece di|in plaats van))\s*$",
+    re.IGNORECASE,
+)
 
 
 def _readings(raw: str, language: str) -> tuple[Fraction, ...]:

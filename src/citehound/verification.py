@@ -564,7 +564,10 @@ def check_quantities(
     text: str, stated: Sequence[Quantity], cited: Sequence[_Cited], *, fallback: str | None = None
 ) -> tuple[list[Quantity], list[str]]:
     """The quantities of a claim that its quotes do not state, and warnings about those that were converted."""
-    text = fold(text).text
+    names = {name for s in stated if s.unit == "name" for name in s.names}
+    titles = " ".join(f"{c.document.title} {c.document.id}" for c in cited if c.document is not None)
+    names |= {m.group() for m in _RATIO.finditer(titles)}
+    text = _RATIO.sub(lambda m: m.group() if m.group() in names else f"{m[1]} / {m[2]}", fold(text).text)
     found = quantities(text, language=_language(text, fallback))
     rates = [q for q in found if q.unit.startswith("rate")]  # of "every 12 months" the rate has to stand, in any words
     claimed = [q for q in found if not any(r is not q and r.start <= q.start and q.end <= r.end for r in rates)]
@@ -598,6 +601,8 @@ _REFERENCE = re.compile(
     r"\s*(?P<n>\d+(?:\.\d+)*)(?![\w%])",
     re.IGNORECASE,
 )
+_RATIO = re.compile(r"(?<![\w/.,])(\d+)/(\d+)(?![\w/])")
+"""`72/24` is an expression, unless the quotes have it as a name (`2016/679`, `24/7`)."""
 _PAGE = re.compile(r"\b(?:pages?|p\.|pp\.|páginas?|pág\.|seite|pagina)\s*(?P<n>\d+)(?!\w)", re.IGNORECASE)
 _VERSION = re.compile(
     r"\b(?:v|version|vers[aã]o|versi[oó]n|versione|versie|fassung|rev(?:ision)?)\.?\s?(?P<n>\d+(?:\.\d+)*)(?!\w)",
