@@ -241,12 +241,7 @@ class Conversation:
         """Worst case of a request's input: what was reported before, and an upper estimate of what is new."""
         if 0 < self._counted <= len(messages):
             return self._known + _size(messages[self._counted :])
-        tools = [
-            {"n": t.name, "d": t.description, "p": t.parameters_json_schema}
-            for t in (*parameters.function_tools, *parameters.output_tools)
-        ]
-        head = worst_tokens(json.dumps(tools, ensure_ascii=False)) + _FRAME * (len(tools) + 10)
-        return head + _size(messages)
+        return request_tokens(messages, parameters)
 
     # sending a request
 
@@ -577,6 +572,15 @@ def _is_retry(messages: Sequence[ModelMessage]) -> bool:
         if tool == FINAL_ANSWER and getattr(part, "outcome", "") == "retried":
             return True
     return False
+
+
+def request_tokens(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
+    """Upper estimate of a request's input tokens: messages, tools and the schema of the answer."""
+    tools = [
+        {"name": t.name, "description": t.description, "parameters": t.parameters_json_schema}
+        for t in (*parameters.function_tools, *parameters.output_tools)
+    ]
+    return worst_tokens(json.dumps(tools, ensure_ascii=False)) + _FRAME * (len(tools) + 10) + _size(messages)
 
 
 def _size(messages: Sequence[ModelMessage]) -> int:

@@ -77,17 +77,17 @@ def single_prompt(question: str, passages: Sequence[Passage], notes: Sequence[st
     """The question with whole passages, as JSON so that no text can pose as the prompt."""
     rows = [
         {
-            "document": p.document,
+            "document": visible(p.document),
             "section": p.section,
-            "title": p.title,
+            "title": visible(p.title),
             "current": p.current,
-            **({"labels": list(p.labels)} if p.labels else {}),
-            "text": p.text,
+            **({"labels": [visible(label) for label in p.labels]} if p.labels else {}),
+            "text": visible(p.text),
         }
         for p in passages
     ]
     shown = json.dumps({"passages": rows, "notes": list(notes)}, ensure_ascii=False, indent=1)
-    return visible(f"Question: {question}\n\nPassages (JSON):\n{shown}")
+    return f"Question: {visible(question)}\n\nPassages (JSON):\n{shown}"
 
 
 def step_notes(*, steps_left: int | None) -> tuple[str, ...]:
