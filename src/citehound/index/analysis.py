@@ -197,22 +197,37 @@ class Matcher(Generic[T]):
 
     def places(self, text: str) -> list[tuple[int, int, str, T]]:
         """(start, end, term, value of the term) of every word that has one of the terms."""
-        spans = list(_spans(text))
-        known = self._known
-        new = list({word for _, _, word in spans if word not in known})
-        plain = [unicodedata.normalize("NFKC", w.translate(_INVISIBLE)).lower()[:_LONGEST] for w in new]
-        for stemmer in self._stemmers:
-            for word, term in zip(new, stemmer(plain), strict=True):
-                if term in self._values and known.get(word) is None:
-                    known[word] = (term, self._values[term])
-                else:
-                    known.setdefault(word, None)
+        if text.isascii():
+            plain = text.lower()
+            words = set(_ASCII_WORD.findall(plain))
+            self._learn(words)
+            wanted = [word for word in words if self._known[word] is not None]
+            if not wanted:
+                return []
+            pattern = re.compile(f"(?<![a-z0-9])(?:{'|'.join(wanted)})(?![a-z0-9])")
+            spans = [(m.start(), m.end(), m.group()) for m in pattern.finditer(plain)]
+        else:
+            spans = list(_spans(text))
+            self._learn({word for _, _, word in spans})
         found: list[tuple[int, int, str, T]] = []
         for start, end, word in spans:
-            match = known[word]
+            match = self._known[word]
             if match is not None:
                 found.append((start, end, *match))
         return found
+
+    def _learn(self, words: set[str]) -> None:
+        """Finds out which of the words not met before have one of the terms; the exact form goes first."""
+        new = list(words.difference(self._known))
+        plain = [
+            word if word.isascii() else unicodedata.normalize("NFKC", word.translate(_INVISIBLE)).lower()
+            for word in new
+        ]
+        plain = [word[:_LONGEST] for word in plain]
+        for stemmer in self._stemmers:
+            for word, term in zip(new, stemmer(plain), strict=True):
+                if self._known.get(word) is None:
+                    self._known[word] = (term, self._values[term]) if term in self._values else None
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:

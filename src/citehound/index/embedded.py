@@ -28,6 +28,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -90,12 +91,55 @@ class _Head:
     passages: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """A document as it was stored, with its chunks."""
+    """A document as it was stored, with its chunks; decoded as far as it is asked for."""
 
-    document: Document
-    chunks: tuple[Chunk, ...]
+    def __init__(self, document: str, source: str, head: str, packed: bytes) -> None:
+        self._id = document
+        self._source = source
+        self._head: Any = json.loads(head)
+        self._body: Any = json.loads(zlib.decompress(packed))
+        self.text = str(self._body["text"])
+
+    @cached_property
+    def document(self) -> Document:
+        head, body = self._head, self._body
+        return Document(
+            id=self._id,
+            source=self._source,
+            path=head["path"],
+            title=head["title"],
+            text=self.text,
+            sections=tuple(Section(**s) for s in body["sections"]),
+            metadata=head["metadata"],
+            language=head["language"],
+            pages=tuple(body["pages"]),
+            warnings=tuple(body["warnings"]),
+        )
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        found = (self.chunk(ordinal) for ordinal in range(len(self._body["chunks"])))
+        return tuple(chunk for chunk in found if chunk is not None)
+
+    def chunk(self, ordinal: int) -> Chunk | None:
+        if ordinal >= len(self._body["chunks"]):
+            return None
+        section, start, end, about = self._body["chunks"][ordinal]
+        return Chunk(
+            document=self._id,
+            ordinal=ordinal,
+            section=section,
+            start=start,
+            end=end,
+            text=self.text[start:end],
+            context=about,
+        )
+
+    def section_title(self, section: str | None) -> str:
+        """'' when there is no such section."""
+        found = (s["title"] for s in self._body["sections"] if s["id"] == section) if section else ()
+        return str(next(iter(found), ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,7 +529,7 @@ class EmbeddedIndex:
                 db.execute("INSERT INTO log (document) VALUES (?)", (document.id,))
                 self._put_state(db, entry.state)
                 row = cast(int, db.execute("SELECT row FROM documents WHERE id = ?", (document.id,)).fetchone()[0])
-                self._put_terms(row, _Stored(document=document, chunks=entry.chunks))
+                self._put_terms(row, document, entry.chunks)
                 self._pending_chars += len(document.text) + 200
                 if self._pending_chars > BATCH_CHARS:
                     self._commit()
@@ -541,9 +585,8 @@ class EmbeddedIndex:
                 raise IndexUnusable(f"the index cannot be written: {error}; {REBUILD} if this stays") from error
         return self._writer
 
-    def _put_terms(self, row: int, stored: _Stored) -> None:
+    def _put_terms(self, row: int, document: Document, chunks: Iterable[Chunk]) -> None:
         writer = self._open_writer()
-        document = stored.document
         writer.delete_documents_by_term("document", document.id)
         language = self._language_of(document.language)
         title = analyse(document.title, language)
@@ -556,7 +599,7 @@ class EmbeddedIndex:
         marks = [_source_term(document.source), _HELD if held else _NOT_HELD]
         for key, value in document.metadata.items():
             marks.extend(_value_term(key, part) for part in _parts(value))
-        for chunk in stored.chunks:
+        for chunk in chunks:
             body = analyse(chunk.text, language)
             context = analyse(chunk.context, language)
             anything = common.union(body.stems, body.extras, context.stems, context.extras)
@@ -605,7 +648,7 @@ class EmbeddedIndex:
                 if found is not None:
                     stored = self._load(cast(int, found[0]))
                     if stored is not None:
-                        self._put_terms(cast(int, found[0]), stored)
+                        self._put_terms(cast(int, found[0]), stored.document, stored.chunks)
             if pending:
                 self._commit()
 
@@ -787,19 +830,18 @@ class EmbeddedIndex:
         weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
         for score, head, ordinal in hits:
             stored = self._load(head.row)
-            if stored is None or ordinal >= len(stored.chunks):
+            chunk = stored.chunk(ordinal) if stored is not None else None
+            if stored is None or chunk is None:
                 continue
-            chunk = stored.chunks[ordinal]
             currency = catalog.currency(head.id)
             language = known_language(self._language_of(head.language))
             if language not in matchers:
                 matchers[language] = Matcher(weights, language)
-            section = stored.document.section(chunk.section) if chunk.section else None
             found.append(
                 SearchHit(
                     document=head.id,
                     section=chunk.section,
-                    title=_hit_title(head.title, section),
+                    title=_hit_title(head.title, stored.section_title(chunk.section)),
                     snippet=snippet(chunk.text, matchers[language]),
                     score=round(score, 4),
                     current=currency.current,
@@ -870,7 +912,7 @@ class EmbeddedIndex:
                 return None
             if _crc(*found[:4]) != found[4]:
                 raise IndexCorrupt(f"the stored document {found[0]!r} is damaged; {REBUILD}")
-            stored = _unpack(found[0], found[1], found[2], found[3])
+            stored = _Stored(*found[:4])
             self._cache[row] = stored
             if len(self._cache) > _CACHED_DOCUMENTS:
                 self._cache.popitem(last=False)
@@ -1030,38 +1072,6 @@ def _pack(entry: IndexEntry) -> tuple[str, bytes]:
     return head, zlib.compress(json.dumps(body).encode("ascii"), 3)
 
 
-def _unpack(document: str, source: str, head_text: str, packed: bytes) -> _Stored:
-    head: Any = json.loads(head_text)
-    body: Any = json.loads(zlib.decompress(packed))
-    text = str(body["text"])
-    return _Stored(
-        document=Document(
-            id=document,
-            source=source,
-            path=head["path"],
-            title=head["title"],
-            text=text,
-            sections=tuple(Section(**s) for s in body["sections"]),
-            metadata=head["metadata"],
-            language=head["language"],
-            pages=tuple(body["pages"]),
-            warnings=tuple(body["warnings"]),
-        ),
-        chunks=tuple(
-            Chunk(
-                document=document,
-                ordinal=at,
-                section=section,
-                start=start,
-                end=end,
-                text=text[start:end],
-                context=about,
-            )
-            for at, (section, start, end, about) in enumerate(body["chunks"])
-        ),
-    )
-
-
 # -- checksums
 
 
@@ -1203,10 +1213,8 @@ def _info(catalog: _Catalog, head: _Head) -> DocumentInfo:
     )
 
 
-def _hit_title(title: str, section: Section | None) -> str:
-    if section is None or not section.title or fold_value(section.title) == fold_value(title):
-        return title
-    return f"{title} > {section.title}"
+def _hit_title(title: str, section: str) -> str:
+    return title if not section or fold_value(section) == fold_value(title) else f"{title} > {section}"
 
 
 def snippet(text: str, matcher: Matcher[float]) -> str:
