@@ -218,6 +218,14 @@ def test_no_claim_and_no_gap_is_dropped() -> None:
     assert status_of(stop_reason="answered", text="t", claims=checked.claims, missing=checked.missing) == "partial"
 
 
+def test_conclusions_that_rest_on_all_before_them_are_judged_without_multiplying() -> None:
+    d = doc("s/a")
+    claims = [quoted("s/a")]
+    claims += [DraftClaim(text="So it is.", kind="conclusion", premises=tuple(range(1, n))) for n in range(2, 41)]
+    checked = judge(claims, Shelf({"s/a": d}), Evidence(passages=(read(d),)))
+    assert {c.status for c in checked.claims} == {"verified"}
+
+
 # --- currency -------------------------------------------------------------------------------------------------------
 
 

@@ -560,10 +560,11 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
         )
     rates = [r for r in _rates(text, languages)]
     numbers = _numbers(text, languages, found)
-    measured = _halves(text)
+    halves = _halves(text)
+    measured = list(halves)
     for raw in numbers:
         quantity = _measured(text, raw, languages)
-        if quantity is not None and (raw.sure or quantity.unit != "count") and not _overlaps(quantity, measured):
+        if quantity is not None and (raw.sure or quantity.unit != "count") and not _overlaps(quantity, halves):
             measured.append(quantity)
     for match in _A_PERIOD.finditer(text):
         unit = _unit_of(match["unit"])

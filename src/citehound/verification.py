@@ -258,7 +258,8 @@ def check_conclusion(
     warnings += [
         f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c.citation.status == "unverified"
     ]
-    sources = [c for c in (*cited, *(c for p in premises for c in p.cited)) if c.citation.status == "verified"]
+    every = {id(c): c for c in (*cited, *(c for p in premises for c in p.cited))}  # a shared premise counts once
+    sources = [c for c in every.values() if c.citation.status == "verified"]
     stated = [q for c in sources for q in c.stated]
     for premise in premises:
         if premise.claim.status == "verified":
@@ -272,7 +273,7 @@ def check_conclusion(
     warnings += [*notes, *(f"quantity not in the premises: {q.text!r}" for q in wrong)]
     failed = bool(bad or circular or unverified or wrong) or any(c.citation.status == "unverified" for c in cited)
     claim = _claim(draft, cited, status="unverified" if failed else "verified", warnings=warnings)
-    return _Judged(claim=claim, cited=(*cited, *sources), problems=tuple(dict.fromkeys(problems)))
+    return _Judged(claim=claim, cited=tuple(every.values()), problems=tuple(dict.fromkeys(problems)))
 
 
 def check_absence(
