@@ -776,16 +776,20 @@ def candidates(state: State, focus: Focus, weigh: Weights, names: Names) -> list
             lead = sum(w for s, w in asked.items() if s in inside) / asked_total
             title = stems(hit.title, language=language)
             named = sum(w for s, w in focus.weights.items() if s in title) / total
+            if not first and lead < 0.45 and cover < 0.25:
+                continue
             fit = 1.0 if first else max(lead, cover)
             score = 0.55 * cover + 0.55 * lead + 0.35 * fit / (1 + hit.rank) + 0.35 * named
             score += 0.25 * (not first) * (hit.rank == 0) * lead
             score += 0.45 * (hit.document in titled and hit.current)
             score += 0.3 * bool(search.filters) * (hit.rank < 3)
             score += 0.1 * any(label.startswith("amend") for label in hit.labels)
+            score += 0.25 * (focus.change and not focus.simple and is_changelog(hit.document + " " + hit.title))
             if hit.document in read:
                 score -= 0.35 if phrase is None else 0.1
             if not hit.current:
-                score -= 0.0 if focus.older else 0.5
+                replaced = any(label.startswith("superseded") for label in hit.labels)
+                score -= 0.0 if focus.older or (focus.change and not replaced) else 0.5
                 if focus.older and when and _dated(hit.document, when):
                     score += 0.8
             score += 0.02 * order + min(0.5, 0.6 * (often[hit.document] - 0.5 / (2 + hit.rank)))
@@ -969,14 +973,14 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
         many = 2 if not state.texts else 3
         chosen: list[Candidate] = []
         per_source: set[str] = set()
-        floor = max(0.55 * ranked[0].score, 0.4 if state.texts else 0.0)
+        floor = max(0.55 * ranked[0].score, 0.3 if state.texts else 0.0)
         own = set(entity_sources(state, focus)) if focus.judging and not focus.titled and not focus.home else set[str]()
         for candidate in ranked:
             # Of somebody whom the question names, everything is worth reading before leads are followed.
             theirs = source_of(candidate.document) in own and not state.texts
             if len(chosen) >= min(many + focus.compound + 2 * bool(own), reads_left):
                 break
-            if candidate.score < (0.3 if theirs else 1.0) * floor:
+            if not theirs and candidate.score < floor:
                 continue
             if any(c.document == candidate.document for c in chosen):
                 continue
