@@ -392,6 +392,33 @@ def test_a_terminal_without_unicode_gets_replacements(small: Path, tmp_path: Pat
     assert "?lasts? fünf".encode("latin-1") in done.stdout
 
 
+def test_on_a_terminal_there_is_a_bar_and_no_banner(small: Path) -> None:
+    import pty
+
+    main_end, terminal_end = pty.openpty()
+    command = [sys.executable, "-m", "citehound", "ask", "How long does the widget last?", "--config", str(small)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=terminal_end)
+    os.close(terminal_end)
+    shown = b""
+    while True:
+        try:
+            part = os.read(main_end, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(main_end)
+    assert process.stdout is not None
+    result = process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 0
+    assert b"indexing" in shown
+    assert b"pydantic" not in shown
+    assert b"five years" in result
+    assert b"\x1b" not in result
+
+
 # search and read
 
 

@@ -29,7 +29,8 @@ _WIDEST = 100
 
 
 def prepare_streams() -> None:
-    """A character that the terminal's encoding lacks becomes '?' instead of an error."""
+    """A character that the terminal's encoding lacks becomes '?' instead of an error; no library prints a banner."""
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -546,7 +547,7 @@ def _amounts(usage: Usage) -> list[str]:
         cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
         parts.append(f"{tokens:,} tokens{cached}")
     parts.append("cost unknown" if usage.dollars is None else f"${usage.dollars:.4f}")
-    parts.append(f"{usage.seconds:.1f} s")
+    parts.append(f"{usage.seconds:.1f}s")
     return parts
 
 
