@@ -12,7 +12,25 @@ Metadata = Mapping[str, str]
 """Flat, string to string. Lists are joined by ', '."""
 
 RESERVED = frozenset(
-    "id source path document section access acl allow deny trust private principal tenant boost".split()
+    [
+        "id",
+        "source",
+        "path",
+        "document",
+        "section",
+        "access",
+        "acl",
+        "allow",
+        "deny",
+        "trust",
+        "private",
+        "principal",
+        "tenant",
+        "boost",
+        "permissions",
+        "groups",
+        "allowed_groups",
+    ]
 )
 """Keys that a document's metadata cannot have: ids, sources and access come from configuration and path alone."""
 

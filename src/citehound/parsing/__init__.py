@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from ..documents import RESERVED, Document, RawDocument
 from ..errors import ParseError
-from .blocks import Block, Parsed, fold, join, normalise
+from .blocks import Block, Parsed, count_invisible, fold, join, normalise
 from .encoding import Decoded, decode, looks_binary
 from .formats import Format, format_of
 from .frontmatter import read_front_matter
@@ -46,6 +46,8 @@ def _parse(raw: RawDocument, kind: Format, *, language: str | None) -> Document:
     decoded: Decoded = decode(raw.data, html=kind == "html")
     text = normalise(decoded.text)
     warnings = list(decoded.warnings)
+    if (invisible := count_invisible(decoded.text)) > 3:
+        warnings.append(f"invisible characters left out ({invisible})")
     front = read_front_matter(text) if kind in ("markdown", "text", "rst") else None
     body = text if front is None else front.body
     metadata = dict(raw.metadata)

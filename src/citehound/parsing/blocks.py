@@ -57,6 +57,11 @@ _INVISIBLE = dict.fromkeys(
 )
 _BIDI = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _JOINER = re.compile("(?<![\u0600-\u109f\u1780-\u18af\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])[\u200c\u200d]")
+_ESCAPE = re.compile(
+    r"\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)?|(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -~]?"
+)
+"""Terminal control sequences, as a whole."""
+_SECRET = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069\u200b\u2060-\u2064]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -65,10 +70,17 @@ def normalise(text: str) -> str:
 
     Joiners stay where scripts and emoji need them; embedding and override marks go, plain direction marks stay.
     """
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPE.sub("", text)
     text = re.sub(r"\r\n?|[\v\u2028\u2029\x85]", "\n", text)
     text = re.sub(r"\f+(?=\n|\Z)|(?<=\n)\f+|\A\f+", "", text).replace("\f", " ")
     text = text.translate(_INVISIBLE).translate(_BIDI)
     return _SURROGATE.sub("\ufffd", _JOINER.sub("", text))
+
+
+def count_invisible(text: str) -> int:
+    """How many characters of a raw text could hide or reorder words: tags, overrides, zero-width blanks."""
+    return len(_SECRET.findall(text))
 
 
 def fold(text: str) -> str:
