@@ -239,6 +239,7 @@ def garbled(text: str, *, strict: bool = False) -> bool:
         + (len(letters) > 60 and not 0.27 <= vowel_share <= 0.62)
         + (len(lower) < 0.3 * max(1, len(letters)) and len(words) > 100)
         + (consonants > 0.12 * len(words))
+        + (common < 0.012 and len(words) > 60)
     )
     return signs >= 2 + strict
 
@@ -783,94 +784,73 @@ def _vocabulary(lines_of: Sequence[Sequence[_Line]]) -> frozenset[str]:
 
 def _without_furniture(lines_of: Sequence[list[_Line]], pages: Sequence[_Page]) -> tuple[list[list[_Line]], list[str]]:
     """The lines without running heads, feet and page numbers, and what these said."""
-    seen: Counter[tuple[str, int, int]] = Counter()
-    where: dict[int, list[_Line]] = {}
-    used = 0
-    for page, lines in zip(pages, lines_of, strict=True):
-        if not lines:
-            continue
-        used += 1
+    edges: list[list[tuple[_Line, int]]] = []  # per page, each with 0 for the top and 1 for the bottom
+    for lines in lines_of:
         ordered = sorted(lines, key=lambda line: line.top)
-        edge = _margin(ordered, page)
-        edge += [line for line in _margin(ordered[::-1], page) if line not in edge]
-        where[page.number] = edge
-        for key in {_furniture_key(line, page) for line in edge}:
-            seen[key] += 1
+        leading = _leading(ordered)
+        top = _margin(ordered, leading=leading)
+        bottom = [line for line in _margin(ordered[::-1], leading=leading) if line not in top]
+        edges.append([(line, 0) for line in top] + [(line, 1) for line in bottom])
+    used = sum(1 for lines in lines_of if lines)
+    placed: Counter[tuple[str, int, int]] = Counter()
+    anywhere: Counter[tuple[str, int]] = Counter()
+    for edge in edges:
+        places = {(_furniture_key(line), side, round(line.bottom / 8)) for line, side in edge}
+        placed.update(places)
+        anywhere.update({(text, side) for text, side, _ in places})
     need = 2 if used <= 3 else max(3, round(0.2 * used)) if used < 60 else 8
+    numbers = _page_numbers(edges)
     heads: dict[str, str] = {}
     kept: list[list[_Line]] = []
-    numbers = _page_numbers(where)
-    for page, lines in zip(pages, lines_of, strict=True):
-        edge = where.get(page.number, [])
-        dropped: set[int] = set()
-        for line in edge:
-            key = _furniture_key(line, page)
-            if id(line) in numbers:
-                dropped.add(id(line))
-            elif (
-                used >= 2
-                and key[0]
-                and seen[key] + max(seen[(*key[:2], key[2] - 1)], seen[(*key[:2], key[2] + 1)]) >= need
-            ):
+    for page, lines, edge in zip(pages, lines_of, edges, strict=True):
+        dropped = {id(line) for line, _ in edge if id(line) in numbers}
+        for line, side in edge:
+            text, row = _furniture_key(line), round(line.bottom / 8)
+            count = placed[(text, side, row)] + max(placed[(text, side, row - 1)], placed[(text, side, row + 1)])
+            margin = not 0.18 * page.height < (line.top + line.bottom) / 2 < 0.82 * page.height
+            often = anywhere[(text, side)] >= max(4, 0.25 * used)  # pages whose foot follows their text
+            if text and used > 1 and ((margin and count >= need) or often):
                 dropped.add(id(line))
                 if not _PAGE_NUMBER.fullmatch(line.text):
-                    heads.setdefault(key[0], clean_line(line.text))
+                    heads.setdefault(text, clean_line(line.text))
         rest = [line for line in lines if id(line) not in dropped]
-        if not rest and lines and used < 3:
-            rest = lines
-        kept.append(rest)
+        kept.append(rest if rest or used > 2 else lines)
     return kept, list(heads.values())
 
 
-def _margin(ordered: Sequence[_Line], page: _Page) -> list[_Line]:
-    """Lines at one edge of the page that white space parts from the body, from the edge inwards; at least the first."""
-    found: list[_Line] = []
-    for line in ordered[:6]:
-        inside = 0.18 * page.height < (line.top + line.bottom) / 2 < 0.82 * page.height
-        if inside:
-            return found
-        if found:
-            last = found[-1]
-            gap = max(line.top - last.bottom, last.top - line.bottom)
-            if gap > 0.7 * max(2.0, min(line.size, last.size) + 0.0):
-                rest = ordered[len(found) :]
-                deeper = _margin_gap(rest)
-                if not deeper:
-                    return found
-        found.append(line)
-    return found[:1]
+def _margin(ordered: Sequence[_Line], *, leading: float) -> list[_Line]:
+    """Lines at one edge of the page that white space parts from the body, in groups of one or two; at least the first."""
+    first = ordered[:7]
+    count = begin = 0
+    for at, (a, b) in enumerate(pairwise(first), start=1):
+        if max(b.top - a.bottom, a.top - b.bottom) > leading + 0.25 * max(2.0, a.size):
+            if at - begin > 2:
+                break
+            count = begin = at
+    return list(first[: max(1, count)])
 
 
-def _margin_gap(ordered: Sequence[_Line]) -> bool:
-    """True when the next one or two lines stand apart from what follows as well."""
-    for a, b in pairwise(ordered[:3]):
-        if max(b.top - a.bottom, a.top - b.bottom) > 1.5 * max(2.0, min(a.size, b.size)):
-            return True
-    return False
-
-
-def _furniture_key(line: _Line, page: _Page) -> tuple[str, int, int]:
-    """What the line says without its numbers, at which edge, and how high it stands."""
+def _furniture_key(line: _Line) -> str:
+    """What a line says without its numbers."""
     text = re.sub(r"\d+", "#", line.text.casefold())
     text = re.sub(r"\b[ivxlc]{1,6}$", "#", text)
-    text = re.sub(r"\W+", " ", text.replace("#", "0")).strip()
-    return text, 0 if line.top < page.height / 2 else 1, round(line.bottom / 8)
+    return re.sub(r"\W+", " ", text.replace("#", "0")).strip()
 
 
-def _page_numbers(where: dict[int, list[_Line]]) -> set[int]:
+def _page_numbers(edges: Sequence[Sequence[tuple[_Line, int]]]) -> set[int]:
     """Lines (by identity) that only number the page: the number grows as the pages do."""
     found: Counter[int] = Counter()
     candidates: list[tuple[int, int]] = []
-    for page, lines in where.items():
-        for line in lines:
+    for page, edge in enumerate(edges):
+        for line, _ in edge:
             match = _PAGE_NUMBER.fullmatch(line.text)
             if match is None:
                 continue
             number = int(match[1]) if match[1].isdigit() else _roman(match[1])
             candidates.append((page - number, id(line)))
             found[page - number] += 1
-    need = 2 if len(where) > 2 else 1
-    return {line for shift, line in candidates if found[shift] >= need and (len(where) > 2 or shift == -1)}
+    need = 2 if len(edges) > 2 else 1
+    return {line for shift, line in candidates if found[shift] >= need and (len(edges) > 2 or shift == -1)}
 
 
 def _roman(text: str) -> int:
