@@ -194,12 +194,14 @@ class Matcher(Generic[T]):
         self._values = values
         self._stemmers = [_stemmer(code) for code in dict.fromkeys(["", known_language(language)])]
         self._known: dict[str, tuple[str, T] | None] = {}
+        self._beginnings = {term[:2] for term in values}
 
     def places(self, text: str) -> list[tuple[int, int, str, T]]:
         """(start, end, term, value of the term) of every word that has one of the terms."""
         if text.isascii():
             plain = text.lower()
-            words = set(_ASCII_WORD.findall(plain))
+            # Stemmers work on endings: a word that begins otherwise than every term has none of them.
+            words = {word for word in _ASCII_WORD.findall(plain) if word[:2] in self._beginnings}
             self._learn(words)
             wanted = [word for word in words if self._known[word] is not None]
             if not wanted:

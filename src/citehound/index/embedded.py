@@ -56,7 +56,7 @@ _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
 _ORDINAL_BITS = 24
-_CACHED_DOCUMENTS = 64
+_CACHED_CHARS = 8_000_000
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -243,6 +243,7 @@ class EmbeddedIndex:
         self._lock = WriteLock(folder.parent / f"{folder.name}.lock")
         self._mutex = threading.RLock()
         self._cache: OrderedDict[int, _Stored] = OrderedDict()
+        self._cached_chars = 0
         self._snapshot: _Snapshot | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._write = write
@@ -366,6 +367,7 @@ class EmbeddedIndex:
         self._writer = None
         self._snapshot = None
         self._cache.clear()
+        self._cached_chars = 0
 
     def close(self) -> None:
         """Writers commit first, then seal the index with fresh checksums."""
@@ -914,8 +916,9 @@ class EmbeddedIndex:
                 raise IndexCorrupt(f"the stored document {found[0]!r} is damaged; {REBUILD}")
             stored = _Stored(*found[:4])
             self._cache[row] = stored
-            if len(self._cache) > _CACHED_DOCUMENTS:
-                self._cache.popitem(last=False)
+            self._cached_chars += len(stored.text)
+            while self._cached_chars > _CACHED_CHARS and len(self._cache) > 1:
+                self._cached_chars -= len(self._cache.popitem(last=False)[1].text)
             return stored
 
     def document(self, document: str, *, principal: Principal) -> Document | None:
