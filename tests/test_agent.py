@@ -17,7 +17,7 @@ from pydantic_ai.usage import RequestUsage
 from citehound.budget import Budget, Price
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftClaim, DraftGap
-from citehound.loop import Limits
+from citehound.loop import Limits, request_tokens
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, call
 from citehound.toolbox import MAX_CALLS
 from small import GOOD, WITHIN_24, opened, quoting, run_agent
@@ -435,3 +435,13 @@ def test_a_conclusion_keeps_its_premises(corpus: Corpus) -> None:
     ran = run_agent(corpus, [[READ, call("read_document", {"document": "deals/alpha"})], both])
     assert [c.status for c in ran.claims] == ["verified"] * 3
     assert ran.claims[2].premises == (1, 2)
+
+
+def test_a_tokenizer_that_counts_more_than_estimated_is_believed_from_then_on(corpus: Corpus) -> None:
+    def usage(request: ScriptedRequest) -> RequestUsage:
+        return RequestUsage(input_tokens=3 * request_tokens(request.messages, request.parameters), output_tokens=10)
+
+    model = ScriptedModel([READ, other(1), other(2), other(3), GOOD], usage=usage)
+    ran = run_agent(corpus, model, budget=Budget(max_dollars=0.40), price=PRICE)
+    assert ran.meter.spent().dollars <= 0.40
+    assert ran.outcome.stop_reason == "dollars"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -140,6 +141,8 @@ class Conversation:
         self._base = 0
         self._sent = 0
         self._longest = 0.0
+        self._scale = 1.0
+        """Above 1 once a provider counted more tokens than the estimate; later estimates grow by it."""
 
     def stop(self, reason: StopReason, why: str) -> Stopped:
         self.stopped = Stopped(reason, why)
@@ -240,8 +243,8 @@ class Conversation:
     def input_tokens(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
         """Worst case of a request's input: what was reported before, and an upper estimate of what is new."""
         if 0 < self._counted <= len(messages):
-            return self._known + _size(messages[self._counted :])
-        return request_tokens(messages, parameters)
+            return self._known + math.ceil(self._scale * _size(messages[self._counted :]))
+        return math.ceil(self._scale * request_tokens(messages, parameters))
 
     # sending a request
 
@@ -336,6 +339,8 @@ class Conversation:
     def _settle_size(self, response: ModelResponse) -> None:
         usage = response.usage
         said = _size([response])
+        if usage.input_tokens > self._base > 0:
+            self._scale *= usage.input_tokens / self._base
         if usage.input_tokens:
             self._counted = self._sent + 1
             self._known = usage.input_tokens + max(usage.output_tokens, said)
