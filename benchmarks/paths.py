@@ -1,4 +1,4 @@
-"""Runs eval cases with the offline model and measures the paths: what was read, shown and declared; judges no answer's words.
+"""Runs eval cases with the offline model and measures the paths: what was read, shown and declared; judges no words.
 
     python benchmarks/paths.py [--data DIR] [--cases FILE] [--corpus NAME] [--json] [--show ID] [--cache DIR]
 
@@ -71,20 +71,25 @@ class Result:
     stop_reason: str
 
 
+def _patterns(row: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    found = cast(dict[str, list[str]], row.get("evidence_regex") or {})
+    return {document: tuple(patterns) for document, patterns in found.items()}
+
+
 def load_cases(path: Path) -> list[Case]:
     evidence: dict[str, dict[str, tuple[str, ...]]] = {}
     beside = path.with_name(path.stem + ".evidence.jsonl")
     if beside.is_file():
         for line in beside.read_text(encoding="utf-8").splitlines():
             if line.strip():
-                row = json.loads(line)
-                evidence[row["id"]] = {d: tuple(p) for d, p in (row.get("evidence_regex") or {}).items()}
+                row = cast(dict[str, Any], json.loads(line))
+                evidence[row["id"]] = _patterns(row)
     cases: list[Case] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.strip():
             continue
-        row = json.loads(line)
-        own = {d: tuple(p) for d, p in (row.get("evidence_regex") or {}).items()}
+        row = cast(dict[str, Any], json.loads(line))
+        own = _patterns(row)
         cases.append(
             Case(
                 id=row["id"],
@@ -116,7 +121,7 @@ def corpus_config(folder: Path, state: Path) -> Config:
                 name=sub.name,
                 path=sub.resolve(),
                 description=_description(sub, owners.get(sub.name, set())),
-                filters=("supplier",) if manifest_names or not manifest.is_file() and _has_supplier(sub) else (),
+                filters=("supplier",) if manifest_names or (not manifest.is_file() and _has_supplier(sub)) else (),
                 metadata=manifest_names,
             )
         )

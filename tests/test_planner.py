@@ -153,7 +153,7 @@ def test_requirements_that_were_read_are_searched_where_the_supplier_is() -> Non
     messages = asked("Does Alpha comply with the travel policy?")
     first = respond(messages)
     rule = "3.1 Rail. Every journey below 500 kilometres must be made by rail with a flexible ticket."
-    found = {
+    found: dict[str, dict[str, Any]] = {
         "search_policies": {"hits": [hit("policies/travel-v2", "Travel Policy v2", rule)]},
         "search_contracts": {"hits": []},
     }
@@ -190,7 +190,8 @@ def test_a_sum_is_searched_for_and_declared_missing() -> None:
     for _ in range(12):
         if calls(response)[0][0] == "final_answer":
             break
-        messages = answered(messages, response, *({"hits": []} for _ in calls(response)))
+        nothing: dict[str, Any] = {"hits": []}
+        messages = answered(messages, response, *(nothing for _ in calls(response)))
         response = respond(messages)
     given = draft(response)
     assert given.claims == ()

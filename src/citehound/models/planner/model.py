@@ -82,7 +82,7 @@ class OfflineModel(Model):
         model_settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        choice = (model_settings or {}).get("tool_choice")
+        choice: object = dict(model_settings or {}).get("tool_choice")
         tools = [] if choice == "none" else list(parameters.function_tools)
         state = read_state(messages, parameters.function_tools, lexicon=self._lexicon, names=self._names)
         planned = next_calls(state, lexicon=self._lexicon, names=self._names) if tools else []
