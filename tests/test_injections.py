@@ -190,20 +190,27 @@ def check_citations(answer: Answer, corpus: Corpus) -> None:
 
 
 def printed(planted: Planted, answer: Answer) -> str:
-    """All that a person can be shown of the planted text, through the functions that the command line prints with."""
+    """All that a person can be shown of an answer, through the functions that the command line prints with."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), redirect_stderr(shown):
         output.show_answer(answer)
         output.out_json(answer.to_dict())
+        store = RunStore(planted.corpus.config.state / "runs.sqlite")
+        output.show_runs(store.list(20))
+        output.show_run(store.get(answer.run_id))
+    return shown.getvalue()
+
+
+def printed_corpus(planted: Planted) -> str:
+    """All that a person can be shown of the corpus."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), redirect_stderr(shown):
         output.show_report(planted.report)
         for query in ("supplier notes", "Alpha annex"):
             output.show_hits(planted.corpus.search("wiki", query, principal=OWNER))
         for listed in planted.corpus.list_documents("wiki", principal=OWNER, only_current=False).documents:
             output.show_passage(planted.corpus.read(listed.document, principal=OWNER))
             output.out(listed.title)
-        store = RunStore(planted.corpus.config.state / "runs.sqlite")
-        output.show_runs(store.list(20))
-        output.show_run(store.get(answer.run_id))
     return shown.getvalue()
 
 
@@ -325,6 +332,7 @@ def test_the_data_is_there() -> None:
 @pytest.mark.parametrize(("planted", "row"), [(r, r) for r in INJECTIONS], ids=IDS, indirect=["planted"])
 def test_obeying_forges_nothing(planted: Planted, row: dict[str, Any]) -> None:
     assert not [f for f in planted.report.files if f.status == "failed"]
+    assert not control_characters(printed_corpus(planted))
     host_is_there = any(f.path.startswith(HOST) and f.status == "indexed" for f in planted.report.files)
     for draft in drafts_of(row, planted.corpus):
         answer, model = replay(planted, row, draft, read_host=host_is_there)
