@@ -445,16 +445,19 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
             if source_of(one.text.document) in own and any(q.is_time for q in quantities(one.sentence.text))
         ]
         met: dict[str, int] = {}
-        for one in scored:
-            for found_stem in stems(one.sentence.text, language=language):
+        for text in {t.document: t for t in state.texts}.values():
+            for found_stem in stems(text.text, language=language):
                 met[found_stem] = met.get(found_stem, 0) + 1
         linking: list[tuple[float, Scored, dict[str, float]]] = []
         for one in facts:
             terms = {s: w for s, w in new_terms(one.sentence.text, state, focus, weigh).items() if not s.isdigit()}
             # A word that stands nowhere but in what was read leads nowhere.
             written = {w.stem: w.text for w in words(one.sentence.text, language=language)}
-            terms = {s: w for s, w in terms.items() if weigh.frequency(written[s]) > met.get(s, 0)}
-            linking.append((one.near + 0.1 * len(terms), one, terms))
+            measured = stems(" ".join(q.text for q in quantities(one.sentence.text)), language=language)
+            terms = {
+                s: w for s, w in terms.items() if s not in measured and weigh.frequency(written[s]) > met.get(s, 0)
+            }
+            linking.append((one.near + 0.05 * sum(terms.values()), one, terms))
         linking.sort(key=lambda f: -f[0])
         for _, one, terms in linking[:8]:
             query = query_of(terms, one.sentence.text, language=language, most=4)
