@@ -252,7 +252,8 @@ class _Reader:
                 self._walk(child, inline)
 
     def _note(self, note: Element, inline: _Inline) -> None:
-        label = clean_line("".join((_child(note, "note-citation") or note).itertext()))[:10]
+        citation = _child(note, "note-citation")
+        label = clean_line("".join(citation.itertext()) if citation is not None else "")[:10]
         body = _child(note, "note-body")
         if body is None:
             return

@@ -819,7 +819,7 @@ def _without_furniture(lines_of: Sequence[list[_Line]], pages: Sequence[_Page]) 
 
 
 def _margin(ordered: Sequence[_Line], *, leading: float) -> list[_Line]:
-    """Lines at one edge of the page that white space parts from the body, in groups of one or two; at least the first."""
+    """Lines at one edge of the page that white space parts from the body in groups of one or two; at least one."""
     first = ordered[:7]
     count = begin = 0
     for at, (a, b) in enumerate(pairwise(first), start=1):

@@ -54,7 +54,8 @@ def parse_pptx(data: bytes) -> Extract:
     size = _child(root, "sldSz")
     width, height = _integer(_attribute(size, "cx"), 0), _integer(_attribute(size, "cy"), 0)
     slides: list[str] = []
-    for item in _child(root, "sldIdLst") or ():
+    listed = _child(root, "sldIdLst")
+    for item in listed if listed is not None else ():
         key = next((v for k, v in item.attrib.items() if k.endswith("}id")), "")
         name = parts.get(key, ("", ""))[1]
         if name in archive.names:

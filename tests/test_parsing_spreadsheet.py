@@ -1,0 +1,203 @@
+"""Spreadsheets and CSV: rows with their header, sheets as sections, hidden parts left out."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from citehound.errors import ParseError
+from citehound.parsing.blocks import join
+from citehound.parsing.extract import Extract
+from citehound.parsing.spreadsheet import parse_csv, parse_spreadsheet
+
+NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def c(reference: str, value: str, *, style: int = 0) -> str:
+    if value.replace(".", "", 1).isdigit():
+        return f'<c r="{reference}" s="{style}"><v>{value}</v></c>'
+    return f'<c r="{reference}" t="inlineStr"><is><t xml:space="preserve">{value}</t></is></c>'
+
+
+def row(number: int, *values: str, hidden: bool = False, style: int = 0) -> str:
+    cells = "".join(c(f"{chr(65 + n)}{number}", v, style=style) for n, v in enumerate(values) if v)
+    return f'<row r="{number}"{" hidden=" + chr(34) + "1" + chr(34) if hidden else ""}>{cells}</row>'
+
+
+def xlsx(sheets: dict[str, str], *, hidden: tuple[str, ...] = (), columns: str = "", merges: str = "") -> bytes:
+    """A workbook of these sheets, each given as its rows."""
+    names = list(sheets)
+    parts = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
+        "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        f'<Relationship Id="r1" Type="{REL}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook {NS} xmlns:r="{REL}"><sheets>'
+        + "".join(
+            f'<sheet name="{name}" sheetId="{n + 1}" r:id="s{n}"{" state=" + chr(34) + "hidden" + chr(34) if name in hidden else ""}/>'
+            for n, name in enumerate(names)
+        )
+        + "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        + "".join(
+            f'<Relationship Id="s{n}" Type="{REL}/worksheet" Target="worksheets/sheet{n}.xml"/>'
+            for n in range(len(names))
+        )
+        + f'<Relationship Id="st" Type="{REL}/styles" Target="styles.xml"/></Relationships>',
+        "xl/styles.xml": f'<styleSheet {NS}><cellXfs><xf numFmtId="0"/><xf numFmtId="9"/><xf numFmtId="14"/></cellXfs></styleSheet>',
+    }
+    for n, rows in enumerate(sheets.values()):
+        parts[f"xl/worksheets/sheet{n}.xml"] = (
+            f"<worksheet {NS}>{columns}<sheetData>{rows}</sheetData>{merges}</worksheet>"
+        )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
+def texts(extract: Extract) -> list[str]:
+    return [b.text for b in extract.blocks]
+
+
+# ---- awkward files
+
+
+def test_a_wide_csv_with_many_lines_in_a_cell_gives_one_record_a_row(shared_data: Path) -> None:
+    data = (shared_data / "awkward" / "04-csv-510-rows-83-columns-multiline-cells.csv").read_bytes()
+    found = parse_csv(data.decode("utf-8"))
+    assert len(found.blocks) == 510
+    first = found.blocks[0].text
+    assert first.startswith("Filename: ")
+    assert "\nParties-Answer: " in first
+    assert all(b.text.startswith("Filename: ") for b in found.blocks)
+    assert max(len(line) for b in found.blocks for line in b.text.split("\n")) > 10_000
+
+
+def test_each_row_of_long_cells_has_its_header_and_first_column(shared_data: Path) -> None:
+    found = parse_spreadsheet((shared_data / "awkward" / "05-xlsx-long-cells.xlsx").read_bytes())
+    assert found.blocks[0].text == "Label Report - Parties" and found.blocks[0].kind == "heading"
+    rows = found.blocks[1:]
+    assert len(rows) == 510
+    assert all(b.text.startswith("Filename | Parties | Parties-Answer\n") for b in rows)
+    assert rows[0].text.split("\n")[1].startswith("CybergyHoldingsInc_20140520_10-Q_EX-10.27")
+
+
+# ---- CSV
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(sign: str) -> None:
+    text = "\n".join(sign.join(r) for r in [("name", "time"), ("Alpha", "24 hours"), ("Beta", "72 hours")])
+    assert texts(parse_csv(text)) == ["name | time\nAlpha | 24 hours", "name | time\nBeta | 72 hours"]
+
+
+def test_commas_inside_a_semicolon_file_do_not_cut() -> None:
+    text = "name;fee\nAlpha, Inc;1,50\nBeta, Ltd;2,50\n"
+    assert texts(parse_csv(text))[0] == "name | fee\nAlpha, Inc | 1,50"
+
+
+def test_a_cell_of_several_lines_stays_one_cell() -> None:
+    assert texts(parse_csv('a,b\n"one\ntwo, ""three""",x\n')) == ['a | b\none two, "three" | x']
+
+
+def test_a_separator_inside_a_cell_cannot_pass_for_two_cells() -> None:
+    assert texts(parse_csv("a,b\nx | y,z\n")) == ["a | b\nx / y | z"]
+
+
+def test_rows_without_a_header_stand_alone() -> None:
+    assert texts(parse_csv("1,2\n3,4\n")) == ["1 | 2", "3 | 4"]
+
+
+def test_a_header_alone_is_kept() -> None:
+    assert texts(parse_csv("name,time\n")) == ["name | time"]
+
+
+def test_an_endless_field_is_one_row() -> None:
+    assert len(parse_csv("a,b\n" + "x" * 300_000 + ",y\n").blocks) == 1
+
+
+# ---- workbooks
+
+
+def test_sheets_are_sections_and_rows_carry_their_header() -> None:
+    found = parse_spreadsheet(
+        xlsx(
+            {
+                "Fees": row(1, "Item", "EUR") + row(2, "Audit", "1200.5"),
+                "Times": row(1, "Event", "Limit") + row(2, "Incident", "24 hours"),
+            }
+        )
+    )
+    assert texts(found) == ["Fees", "Item | EUR\nAudit | 1200.5", "Times", "Event | Limit\nIncident | 24 hours"]
+    assert [b.kind for b in found.blocks] == ["heading", "table", "heading", "table"]
+    assert "Audit | 1200.5" in join(found.blocks)[0]
+
+
+def test_hidden_sheets_rows_and_columns_are_left_out_and_named() -> None:
+    sheets = {
+        "A": row(1, "k", "v", "w") + row(2, "seen", "x", "3") + row(3, "ghost", "y", "4", hidden=True),
+        "B": row(1, "secret", "s"),
+    }
+    columns = '<cols><col min="3" max="3" hidden="1"/></cols>'
+    found = parse_spreadsheet(xlsx(sheets, hidden=("B",), columns=columns))
+    assert texts(found) == ["A", "k | v\nseen | x"]
+    assert found.warnings == (
+        "1 hidden rows left out in sheet 'A'",
+        "hidden columns left out in sheet 'A'",
+        "hidden sheet left out: 'B'",
+    )
+
+
+def test_percentages_and_whole_numbers_read_as_shown() -> None:
+    found = parse_spreadsheet(
+        xlsx({"S": row(1, "name", "share") + row(2, "Alpha", "0.05", style=1) + row(3, "Beta", "7")})
+    )
+    assert texts(found)[1:] == ["name | share\nAlpha | 5 %", "name | share\nBeta | 7"]
+
+
+def test_a_title_above_the_table_is_not_its_header() -> None:
+    found = parse_spreadsheet(
+        xlsx({"S": row(1, "Register of suppliers") + row(3, "name", "time") + row(4, "Alpha", "24")})
+    )
+    assert texts(found) == ["S", "Register of suppliers", "name | time\nAlpha | 24"]
+
+
+def test_a_merged_cell_stands_in_each_of_its_rows() -> None:
+    rows = row(1, "region", "limit") + row(2, "EU", "24 hours") + row(3, "", "72 hours")
+    found = parse_spreadsheet(xlsx({"S": rows}, merges='<mergeCells count="1"><mergeCell ref="A2:A3"/></mergeCells>'))
+    assert texts(found)[2] == "region | limit\nEU | 72 hours"
+
+
+def test_a_wide_sheet_names_each_cell() -> None:
+    heads = [f"col{n}" for n in range(20)]
+    found = parse_spreadsheet(xlsx({"S": row(1, *heads) + row(2, "x", "", "z")}))
+    assert texts(found)[1] == "col0: x\ncol2: z"
+
+
+def test_a_sheet_that_spans_billions_of_cells_is_left_out() -> None:
+    far = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
+    found = parse_spreadsheet(xlsx({"Far": far, "Near": row(1, "a", "b") + row(2, "c", "d")}))
+    assert texts(found) == ["Near", "a | b\nc | d"]
+    assert "sheet 'Far' left out" in found.warnings[0]
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04broken", b"nothing"])
+def test_what_is_no_workbook_is_damaged(data: bytes) -> None:
+    with pytest.raises(ParseError, match="damaged"):
+        parse_spreadsheet(data)
+
+
+def test_entities_in_a_sheet_are_refused() -> None:
+    data = xlsx({"S": ""})
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            body = old.read(name)
+            new.writestr(name, b'<!DOCTYPE x [<!ENTITY a "b">]>' + body if "sheet0" in name else body)
+    with pytest.raises(ParseError, match="refused"):
+        parse_spreadsheet(out.getvalue())
