@@ -938,7 +938,7 @@ def is_old(document: str, state: State) -> bool:
         return True
     if any(t.document == document and not t.current for t in state.texts):
         return True
-    return re.search(r"superseded|archive|obsolete|until-|deprecated|withdrawn|old\b", document) is not None
+    return re.search(r"superseded|archived?|obsolete|deprecated|withdrawn|old\b", document) is not None
 
 
 def _direct_read(lead: Lead, state: State, *, small: bool) -> Planned:
