@@ -445,3 +445,20 @@ def test_a_tokenizer_that_counts_more_than_estimated_is_believed_from_then_on(co
     ran = run_agent(corpus, model, budget=Budget(max_dollars=0.40), price=PRICE)
     assert ran.meter.spent().dollars <= 0.40
     assert ran.outcome.stop_reason == "dollars"
+
+
+def test_a_call_of_an_unknown_tool_is_recorded_and_the_run_goes_on(corpus: Corpus) -> None:
+    ran = run_agent(corpus, [call("send_mail", {"to": "someone"}), SEARCH, READ, GOOD])
+    calls = ran.ledger.evidence().calls
+    assert [c.tool for c in calls] == ["send_mail", "search_rules", "read_document"]
+    assert "no tool 'send_mail'" in (calls[0].error or "")
+    assert ran.outcome.stop_reason == "answered"
+
+
+def test_a_model_that_never_stops_calling_ends_with_the_reason_it_was_stopped_for(corpus: Corpus) -> None:
+    ran = run_agent(corpus, ScriptedModel([READ], repeat_last=True), budget=Budget(max_steps=12))
+    assert ran.outcome.stop_reason == "no_progress"
+    assert ran.meter.spent().steps == 5
+    refused = [c.error for c in ran.ledger.evidence().calls if c.error and "no further calls" in c.error]
+    assert refused
+    assert all("again and again" in error for error in refused)

@@ -321,11 +321,14 @@ class _Run:
         return answer
 
 
+_READING = ("read_document", "find_in_document")
+
+
 def _reads(evidence: Evidence, mode: str) -> int:
-    """Calls that read; in `single`, the passages that code put in the prompt."""
+    """Calls that read and were not refused; in `single`, the passages that code put in the prompt."""
     if mode == "single":
         return len(evidence.passages)
-    return sum(1 for call in evidence.calls if call.tool in ("read_document", "find_in_document"))
+    return sum(1 for call in evidence.calls if call.error is None and call.tool in _READING)
 
 
 def _checked_question(question: str) -> str:

@@ -43,7 +43,7 @@ from .errors import BudgetExceeded
 from .events import Emit, StepStarted, nowhere
 from .evidence import Evidence, Ledger
 from .models import OpenedModel
-from .prompts import FINAL_ANSWER, NO_CALLS_LEFT, NOTHING_SEARCHED, feedback, step_notes, text_draft
+from .prompts import FINAL_ANSWER, NOTHING_SEARCHED, feedback, no_calls_left, step_notes, text_draft
 from .security import redact, visible
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
@@ -131,6 +131,8 @@ class Conversation:
         self.warnings: list[str] = []
         self._step = 0
         self._retries = 0
+        self._ignored = 0
+        """Turns in which calls were made although only the answer was asked for."""
         self._sent_back = False
         self._sent_to_search = False
         self._counted = 0
@@ -161,11 +163,15 @@ class Conversation:
             if self._retries > MAX_RETRIES:
                 raise self.stop(self.forced or "model_error", "the model gave no usable draft")
         if not retry:
-            if self.toolbox is not None and not self.last:
+            if self.toolbox is not None and self.last:
+                self._ignored += 1
+                if self._ignored > 1:
+                    raise self.stop(self.forced or "model_error", "the model called tools instead of answering")
+            elif self.toolbox is not None:
                 self.forced = self._must_finish(base)
                 self.last = self.forced is not None
             if self.meter.steps_left() == 0:
-                raise self.stop("steps", "the step cap is reached")
+                raise self.stop(self.forced or "steps", "the step cap is reached")
             try:
                 self._step = self.meter.begin_step()
             except BudgetExceeded as problem:
@@ -175,7 +181,7 @@ class Conversation:
                 self.toolbox.begin_step(
                     self._step,
                     notes=() if self.last else step_notes(steps_left=self.meter.steps_left()),
-                    closed=NO_CALLS_LEFT if self.last else None,
+                    closed=no_calls_left(self.forced) if self.last else None,
                 )
         elif self.toolbox is not None and not self.last:
             self.forced = self._must_finish(base)
@@ -183,7 +189,7 @@ class Conversation:
                 self.forced = "steps"
             self.last = self.forced is not None
             if self.last:
-                self.toolbox.begin_step(self._step, closed=NO_CALLS_LEFT)
+                self.toolbox.begin_step(self._step, closed=no_calls_left(self.forced))
         if self.last:
             if not self.meter.fits(self.price.worst(input_tokens=base, output_tokens=limits.draft_tokens)):
                 raise self.stop("dollars", "not even a last draft fits into the dollars left")
@@ -318,8 +324,17 @@ class Conversation:
                     continue
                 response = _with_call(response)
                 self._settle_size(response)
+                await self._record_unknown(response)
                 return response
             attempt += 1
+
+    async def _record_unknown(self, response: ModelResponse) -> None:
+        """Calls of tools that do not exist are refused by pydantic-ai; the toolbox records that they were tried."""
+        if self.toolbox is None:
+            return
+        for part in response.parts:
+            if isinstance(part, ToolCallPart) and part.tool_name not in (*self.toolbox.names, FINAL_ANSWER):
+                await self.toolbox.call(part.tool_name, _arguments(part))
 
     async def _again(self, problem: Exception, attempt: int, *, passing: bool) -> None:
         """Returns when the request may be sent again, else ends the conversation."""
@@ -333,7 +348,7 @@ class Conversation:
         """Turns a request that was a turn into the last draft."""
         self.forced, self.last = reason, True
         if self.toolbox is not None:
-            self.toolbox.begin_step(self._step, closed=NO_CALLS_LEFT)
+            self.toolbox.begin_step(self._step, closed=no_calls_left(self.forced))
         return {**settings, "max_tokens": self.limits.draft_tokens, "tool_choice": "none"}
 
     def _settle_size(self, response: ModelResponse) -> None:
@@ -617,6 +632,13 @@ def _whole_calls(response: ModelResponse) -> bool:
             except ValueError:
                 return False
     return bool(calls)
+
+
+def _arguments(part: ToolCallPart) -> dict[str, Any]:
+    try:
+        return part.args_as_dict()
+    except ValueError:
+        return {}
 
 
 def _says_something(response: ModelResponse) -> bool:
