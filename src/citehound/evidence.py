@@ -1,4 +1,4 @@
-"""What one run has SEEN (hits) and READ (passages): a locked `Ledger` that tools write to, and its frozen `Evidence`."""
+"""What one run has SEEN (hits) and READ (passages): a locked `Ledger` for tools, and its frozen `Evidence`."""
 
 from __future__ import annotations
 
