@@ -51,6 +51,8 @@ def _claim(number: int, claim: Claim) -> str:
         reasons = [f"{_plain(c.document)!r}: {c.reason}" for c in claim.citations if c.status != "verified"]
         reasons = reasons or [w for w in claim.warnings if not w.startswith(("clipped", "converted"))]
         parts.append(f"**(unverified{': ' + _plain('; '.join(dict.fromkeys(reasons))) if reasons else ''})**")
+    elif failed := [f"{_plain(c.document)!r}: {c.reason}" for c in claim.citations if c.status != "verified"]:
+        parts.append(f"*(also cited, not verified: {_plain('; '.join(dict.fromkeys(failed)))})*")
     if any(w.startswith("clipped") for w in claim.warnings):
         parts.append("*(clipped: the sentence goes on with a negation or condition)*")
     return " ".join(parts)
