@@ -20,9 +20,11 @@ from .plan import (
     mentioned,
     new_terms,
     requirement_sentences,
+    rule_of,
     scored_sentences,
     source_of,
     versions_named,
+    with_next,
 )
 from .state import Names, State, Text, Weights
 from .words import (
@@ -30,6 +32,7 @@ from .words import (
     Sentence,
     clauses,
     has_value,
+    is_changelog,
     quantities,
     sentences,
     stems,
@@ -123,6 +126,8 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     if focus.judging and entity_sources(state, focus):
         _compare(draft, state, focus, weigh, scored)
     _absent_version(draft, state, names)
+    if focus.change and not draft.claims:
+        _changed(draft, state, focus, weigh, scored)
     if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, scored)
     if not focus.simple and (focus.judging or focus.change) and not versions_named(state.question):
@@ -346,6 +351,29 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
                     draft.differ(first, second, pair[0], pair[1], a.text, b.text)
         if not taken:
             draft.lack(_topic(clause), _looked(state))
+
+
+def _changed(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
+    """The rule beside what a record of changes says of it: words of the rule, the same unit, another value."""
+    rule = rule_of(state, scored)
+    if rule is None:
+        return
+    terms = {s: w for s, w in new_terms(with_next(rule, scored), state, focus, weigh).items() if not s.isdigit()}
+    found: list[tuple[float, Scored, tuple[Quantity, Quantity]]] = []
+    for one in scored:
+        if not is_changelog(f"{one.text.document} {one.text.title}"):
+            continue
+        pair = differing(rule.sentence.text, one.sentence.text)
+        shared = stems(one.sentence.text, language=state.language) & set(terms)
+        if pair is not None and len(shared) >= 2:
+            found.append((sum(terms[s] for s in shared), one, pair))
+    if not found:
+        return
+    _, change, pair = max(found, key=lambda f: f[0])
+    first = draft.quote(Quote(text=rule.text, sentence=rule.sentence))
+    second = draft.quote(Quote(text=change.text, sentence=change.sentence))
+    if first is not None and second is not None:
+        draft.differ(first, second, pair[0], pair[1], rule.text, change.text)
 
 
 def _ranked(clause: str, scored: list[Scored], state: State, weigh: Weights) -> list[tuple[float, Scored]]:

@@ -387,6 +387,26 @@ def catchword(sentence: str) -> str:
     return match.group() if match is not None else ""
 
 
+def rule_of(state: State, scored: list[Scored]) -> Scored | None:
+    """The sentence with a value that is closest to the question, outside records of changes."""
+    rules = [
+        one
+        for one in scored
+        if one.text.current
+        and quantities(one.sentence.text)
+        and not is_changelog(f"{one.text.document} {one.text.title}")
+    ]
+    best = max(rules, key=lambda one: (one.cover, one.own), default=None)
+    return best if best is not None and best.cover >= 0.3 else None
+
+
+def with_next(one: Scored, scored: list[Scored]) -> str:
+    """The sentence and the one that follows it."""
+    after = [o for o in scored if o.text is one.text and o.sentence.start > one.sentence.start]
+    following = min(after, key=lambda o: o.sentence.start, default=None)
+    return one.sentence.text + (" " + following.sentence.text if following is not None else "")
+
+
 def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list[Scored]) -> list[Lead]:
     language = state.language
     found: list[Lead] = []
@@ -569,6 +589,22 @@ def leads(state: State, focus: Focus, weigh: Weights, names: Names, scored: list
                         )
                     )
     if focus.change:
+        # A record of changes kept in another source words things as the rule does, not as the question.
+        rule = rule_of(state, scored)
+        if rule is not None:
+            said = with_next(rule, scored)
+            terms = new_terms(said, state, focus, weigh)
+            for source in [s for s in state.sources if s.name != source_of(rule.text.document)]:
+                if is_changelog(f"{source.name} {source.description}"):
+                    found.append(
+                        Lead(
+                            kind="changelog",
+                            weight=1.4 + rule.cover,
+                            query=query_of(terms, said, language=language, most=6),
+                            source=source.name,
+                            only_current=False,
+                        )
+                    )
         best = sorted(scored, key=lambda one: -one.cover)[:6]
         for one in best:
             terms = new_terms(one.sentence.text, state, focus, weigh)
@@ -997,6 +1033,10 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
             if not theirs and candidate.score < floor:
                 continue
             if any(c.document == candidate.document for c in chosen):
+                continue
+            # Asked what holds and whether it changed: first one text of each, the rule and the record of changes.
+            log = is_changelog(candidate.document)
+            if focus.change and not state.texts and any(is_changelog(c.document) == log for c in chosen):
                 continue
             chosen.append(candidate)
             per_source.add(source_of(candidate.document))
