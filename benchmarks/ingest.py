@@ -1,0 +1,187 @@
+"""Measures reading of PDF, DOCX, XLSX, PPTX and ODT files: speed, memory, fidelity, beside other readers if installed.
+
+    python benchmarks/ingest.py [--data DIR] [--cases FILE]... [--json]
+
+Each reader runs in a process of its own over the same files. Fidelity is the share of the evidence patterns of the
+cases that stand in the text, and the share of the words of `pdftotext -layout` (or pandoc) that are found, where these
+programs are on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+ROOT = Path(__file__).resolve().parents[1]
+READERS = ("citehound", "markitdown", "kreuzberg")
+SUFFIXES = (".pdf", ".docx", ".xlsx", ".pptx", ".odt")
+
+
+def main() -> None:
+    """Runs every reader that is installed and prints one line for each."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    options.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "corpora")
+    options.add_argument("--cases", type=Path, action="append", default=[], help="files of evidence patterns")
+    options.add_argument("--json", action="store_true")
+    options.add_argument("--worker", choices=READERS, help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    data: Path = chosen.data
+    cases: list[Path] = chosen.cases or sorted(data.rglob("cases.evidence.jsonl"))
+    if chosen.worker:
+        print(json.dumps(_measure(chosen.worker, data, cases)))
+        return
+    results: list[dict[str, Any]] = []
+    for reader in READERS:
+        if importlib.util.find_spec(reader) is None:
+            print(f"{reader}: not installed, left out", file=sys.stderr)
+            continue
+        command = [sys.executable, __file__, "--worker", reader, "--data", str(data)]
+        for case in cases:
+            command += ["--cases", str(case)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode or not lines:
+            print(f"{reader}: failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
+            continue
+        results.append(json.loads(lines[-1]))
+    if chosen.json:
+        print(json.dumps(results, indent=2))
+        return
+    print(f"{'reader':<12}{'files':>6}{'failed':>7}{'pages':>7}{'files/s':>9}{'pages/s':>9}{'MB peak':>9}"
+          f"{'evidence':>10}{'words':>8}")  # fmt: skip
+    for r in results:
+        words = "-" if r["words"] is None else f"{r['words']:.1%}"
+        print(
+            f"{r['reader']:<12}{r['files']:>6}{r['failed']:>7}{r['pages']:>7}{r['files_per_second']:>9.1f}"
+            f"{r['pages_per_second']:>9.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}"
+        )
+    for r in results:
+        for note in r["notes"]:
+            print(f"{r['reader']}: {note}", file=sys.stderr)
+
+
+def _measure(reader: str, data: Path, cases: list[Path]) -> dict[str, Any]:
+    files = sorted(p for p in data.rglob("*") if p.suffix.lower() in SUFFIXES)
+    read = _reader(reader)
+    texts: dict[Path, str] = {}
+    notes: list[str] = []
+    pages = 0
+    start = time.perf_counter()
+    for path in files:
+        try:
+            texts[path] = read(path)
+        except Exception as error:
+            notes.append(f"{path.name}: {type(error).__name__}: {str(error)[:100]}")
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    for path in files:
+        if path.suffix.lower() == ".pdf":
+            pages += _page_count(path)
+    found = total = 0
+    for case in cases:
+        for line in case.read_text("utf-8").splitlines():
+            for name, patterns in json.loads(line)["evidence_regex"].items():
+                path = case.parent / name
+                if path.suffix.lower() not in SUFFIXES:
+                    continue
+                text = re.sub(r"\s+", " ", texts.get(path, ""))
+                for pattern in patterns:
+                    total += 1
+                    if re.search(pattern, text):
+                        found += 1
+                    else:
+                        notes.append(f"evidence not found in {path.name}: {pattern}")
+    return {
+        "reader": reader,
+        "files": len(files),
+        "failed": len(files) - len(texts),
+        "pages": pages,
+        "files_per_second": len(files) / seconds if seconds else 0.0,
+        "pages_per_second": pages / seconds if seconds else 0.0,
+        "peak_mb": peak,
+        "evidence": total,
+        "evidence_found": found,
+        "words": _words(texts),
+        "notes": notes,
+    }
+
+
+def _page_count(path: Path) -> int:
+    pdfium: Any = importlib.import_module("pypdfium2")
+    try:
+        return len(pdfium.PdfDocument(path))
+    except pdfium.PdfiumError:
+        return 0
+
+
+def _words(texts: dict[Path, str]) -> float | None:
+    """Share of the yardstick's words that a reader has, by count; dropped running heads count against it."""
+    has = wants = 0
+    for path, text in texts.items():
+        kind = path.suffix.lower()
+        if kind == ".pdf" and shutil.which("pdftotext"):
+            command = ["pdftotext", "-layout", str(path), "-"]
+        elif kind in (".docx", ".odt") and shutil.which("pandoc"):
+            command = ["pandoc", "--track-changes=accept", "-t", "plain", str(path)]
+        else:
+            continue
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        yardstick = Counter(re.findall(r"\w{2,}", done.stdout.casefold()))
+        mine = Counter(re.findall(r"\w{2,}", text.casefold()))
+        wants += sum(yardstick.values())
+        has += sum(min(n, mine[word]) for word, n in yardstick.items())
+    return has / wants if wants else None
+
+
+def _reader(name: str) -> Callable[[Path], str]:
+    """A function from a path to its text."""
+    if name == "markitdown":
+        converter: Any = cast(Any, importlib.import_module("markitdown")).MarkItDown()
+
+        def read_markitdown(path: Path) -> str:
+            return str(converter.convert(str(path)).text_content)
+
+        return read_markitdown
+    if name == "kreuzberg":
+        kreuzberg: Any = importlib.import_module("kreuzberg")
+
+        def read_kreuzberg(path: Path) -> str:
+            return str(kreuzberg.extract_file_sync(str(path)).content)
+
+        return read_kreuzberg
+    return _own
+
+
+def _own(path: Path) -> str:
+    from citehound.parsing.blocks import Parsed, join
+    from citehound.parsing.docx import parse_docx
+    from citehound.parsing.odt import parse_odt
+    from citehound.parsing.pdf import parse_pdf
+    from citehound.parsing.pptx import parse_pptx
+    from citehound.parsing.spreadsheet import parse_spreadsheet
+
+    read = {
+        ".pdf": parse_pdf,
+        ".docx": parse_docx,
+        ".xlsx": parse_spreadsheet,
+        ".pptx": parse_pptx,
+        ".odt": parse_odt,
+    }[path.suffix.lower()]
+    parsed: Parsed = read(path.read_bytes())
+    return join(parsed.blocks)[0]
+
+
+if __name__ == "__main__":
+    main()
