@@ -174,12 +174,15 @@ class QueryTerm:
 
 
 def query_terms(text: str, languages: Iterable[str]) -> tuple[QueryTerm, ...]:
-    """The distinct words of a query, in order. Never raises; operators and punctuation mean nothing."""
+    """The distinct words of a query, in order, stemmed in each language ('' and unknown ones: not stemmed).
+
+    Never raises; operators and punctuation mean nothing."""
     text = text[:20_000]
     unique = list(dict.fromkeys(_split(_words(text))))
-    per_language = [_stemmer(code)(unique) for code in dict.fromkeys(["", *map(known_language, languages)])]
+    codes = dict.fromkeys(map(known_language, languages)) or {"": None}
+    per_language = [_stemmer(code)(unique) for code in codes]
     terms: dict[str, QueryTerm] = {}
-    for at, exact in enumerate(per_language[0]):
+    for at, exact in enumerate(_stemmer("")(unique)):
         if exact and exact not in terms:
             terms[exact] = QueryTerm(stems=tuple(dict.fromkeys(form[at] for form in per_language)), exact=exact)
     for compound in compounds(text):
@@ -194,33 +197,36 @@ class Matcher(Generic[T]):
         self._values = values
         self._stemmers = [_stemmer(code) for code in dict.fromkeys(["", known_language(language)])]
         self._known: dict[str, tuple[str, T] | None] = {}
-        self._beginnings = {term[:2] for term in values}
+        # Stemmers work on endings: a word that begins otherwise than a term does not have it.
+        self._beginnings = {term[: 3 if len(term) > 3 else 2] for term in values if term.isascii()}
 
     def places(self, text: str) -> list[tuple[int, int, str, T]]:
         """(start, end, term, value of the term) of every word that has one of the terms."""
-        if text.isascii():
-            plain = text.lower()
-            # Stemmers work on endings: a word that begins otherwise than every term has none of them.
-            words = {word for word in _ASCII_WORD.findall(plain) if word[:2] in self._beginnings}
-            self._learn(words)
-            wanted = [word for word in words if self._known[word] is not None]
-            if not wanted:
-                return []
-            pattern = re.compile(f"(?<![a-z0-9])(?:{'|'.join(wanted)})(?![a-z0-9])")
-            spans = [(m.start(), m.end(), m.group()) for m in pattern.finditer(plain)]
-        else:
-            spans = list(_spans(text))
-            self._learn({word for _, _, word in spans})
+        spans = self._begun_alike(text.lower()) if text.isascii() else list(_spans(text))
+        known = self._known
+        if new := {word for _, _, word in spans if word not in known}:
+            self._learn(new)
         found: list[tuple[int, int, str, T]] = []
         for start, end, word in spans:
-            match = self._known[word]
+            match = known[word]
             if match is not None:
                 found.append((start, end, *match))
         return found
 
+    def _begun_alike(self, plain: str) -> list[tuple[int, int, str]]:
+        """(start, end, word) of the words of an ASCII text that begin as one of the terms does, in order."""
+        found: dict[int, tuple[int, int, str]] = {}
+        for beginning in self._beginnings:
+            at = plain.find(beginning)
+            while at >= 0:
+                if not (at and plain[at - 1].isalnum()) and (match := _ASCII_WORD.match(plain, at)) is not None:
+                    found[at] = (at, match.end(), match.group())
+                at = plain.find(beginning, at + 1)
+        return sorted(found.values())
+
     def _learn(self, words: set[str]) -> None:
-        """Finds out which of the words not met before have one of the terms; the exact form goes first."""
-        new = list(words.difference(self._known))
+        """Finds out which of some words not met before have one of the terms; the exact form goes first."""
+        new = list(words)
         plain = [
             word if word.isascii() else unicodedata.normalize("NFKC", word.translate(_INVISIBLE)).lower()
             for word in new

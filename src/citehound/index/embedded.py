@@ -29,6 +29,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -52,6 +53,7 @@ FALLBACK_LANGUAGE = "en"
 _BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
 _EXACT_BOOST = 0.4
 _MAX_TERMS = 40
+_MOST_COLLECTED = 20_000
 _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
@@ -97,13 +99,14 @@ class _Stored:
     def __init__(self, document: str, source: str, head: str, packed: bytes) -> None:
         self._id = document
         self._source = source
-        self._head: Any = json.loads(head)
+        self._packed_head = head
         self._body: Any = json.loads(zlib.decompress(packed))
         self.text = str(self._body["text"])
 
     @cached_property
     def document(self) -> Document:
-        head, body = self._head, self._body
+        head: Any = json.loads(self._packed_head)
+        body = self._body
         return Document(
             id=self._id,
             source=self._source,
@@ -136,6 +139,11 @@ class _Stored:
             context=about,
         )
 
+    def place(self, ordinal: int) -> tuple[str | None, int, int] | None:
+        """(section, start, end) of a chunk."""
+        chunks = self._body["chunks"]
+        return tuple(chunks[ordinal][:3]) if ordinal < len(chunks) else None
+
     def section_title(self, section: str | None) -> str:
         """'' when there is no such section."""
         found = (s["title"] for s in self._body["sections"] if s["id"] == section) if section else ()
@@ -159,8 +167,10 @@ class _Catalog:
     """(source or '', key) to folded value (also of a part of a list) to the value as most often written."""
     whole_values: Mapping[tuple[str, str], Sequence[str]]
     """(source or '', key) to whole values, most frequent first."""
-    hidden_by_others: tuple[str, ...]
-    """Documents that do not hold although their own status does not say so."""
+    hidden: frozenset[str]
+    """Documents that do not hold today."""
+    everywhere: str | None
+    """The term of the only source, which would narrow nothing."""
 
     def currency(self, document: str) -> Currency:
         return self.currencies.get(document, CURRENT)
@@ -756,8 +766,8 @@ class EmbeddedIndex:
             for value in ordered:
                 for part in _parts(value):
                     values[source, key].setdefault(fold_value(part), part)
-        languages = sorted({known_language(self._language_of(h.language)) for h in heads.values()} - {""})
-        hidden = tuple(d for d, c in known.items() if not c.current and state_of(heads[d].metadata) == "current")
+        languages = sorted({known_language(self._language_of(h.language)) for h in heads.values()})
+        sources = {h.source for h in heads.values()}
         return _Catalog(
             heads=heads,
             by_row={h.row: h for h in heads.values()},
@@ -769,7 +779,8 @@ class EmbeddedIndex:
             keys=keys,
             values=values,
             whole_values=whole,
-            hidden_by_others=hidden,
+            hidden=frozenset(d for d, c in known.items() if not c.current),
+            everywhere=_source_term(sources.pop()) if len(sources) == 1 else None,
         )
 
     def any_document(self) -> bool:
@@ -802,39 +813,24 @@ class EmbeddedIndex:
         if not terms or k < 1:
             notes = () if query.strip() else ("the query is empty",)
             return SearchResult(hits=(), notes=notes)
-        schema = _SCHEMA
-        must: list[tuple[Occur, Query]] = [
-            (Occur.Must, Query.const_score_query(Query.term_query(schema, "filter", mark, "basic"), 0.0))
-            for mark in chosen.marks
-        ]
+        marks = [mark for mark in chosen.marks if mark != catalog.everywhere]
+        scored = (Occur.Must, _scored(_SCHEMA, terms))
+        must: list[tuple[Occur, Query]] = [(Occur.Must, _mark(mark)) for mark in marks]
         if documents is not None:
-            must.append((Occur.Must, Query.const_score_query(_one_of(schema, documents), 0.0)))
-        scored = (Occur.Must, _scored(schema, terms))
-        current = [
-            (Occur.Must, Query.const_score_query(Query.term_query(schema, "filter", _HELD, "basic"), 0.0)),
-        ]
-        others = _one_of(schema, catalog.hidden_by_others) if catalog.hidden_by_others else None
-        if others is not None:
-            current.append((Occur.MustNot, others))
-        wanted = Query.boolean_query([scored, *must, *(current if only_current else [])])
-        hits = self._collect(look, wanted, k=k, per_document=max(1, per_document))
-        hidden = 0
-        if only_current:
-            lowest = hits[-1][0] if len(hits) >= k else 0.0
-            gone = [Query.term_query(schema, "filter", _NOT_HELD, "basic")]
-            if others is not None:
-                gone.append(others)
-            outside = Query.boolean_query([(Occur.Should, q) for q in gone])
-            missed = Query.boolean_query([scored, *must, (Occur.Must, Query.const_score_query(outside, 0.0))])
-            hidden = sum(1 for score, _, _ in self._collect(look, missed, k=50, per_document=1) if score >= lowest)
+            must.append((Occur.Must, Query.const_score_query(_one_of(_SCHEMA, documents), 0.0)))
+        wanted = Query.boolean_query([scored, *must]) if must else scored[1]
+        hits, hidden = self._collect(
+            look, wanted, k=k, per_document=max(1, per_document), only_current=only_current and bool(catalog.hidden)
+        )
         found: list[SearchHit] = []
         matchers: dict[str, Matcher[float]] = {}
         weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
         for score, head, ordinal in hits:
             stored = self._load(head.row)
-            chunk = stored.chunk(ordinal) if stored is not None else None
-            if stored is None or chunk is None:
+            place = stored.place(ordinal) if stored is not None else None
+            if stored is None or place is None:
                 continue
+            section, start, end = place
             currency = catalog.currency(head.id)
             language = known_language(self._language_of(head.language))
             if language not in matchers:
@@ -842,14 +838,14 @@ class EmbeddedIndex:
             found.append(
                 SearchHit(
                     document=head.id,
-                    section=chunk.section,
-                    title=_hit_title(head.title, stored.section_title(chunk.section)),
-                    snippet=snippet(chunk.text, matchers[language]),
+                    section=section,
+                    title=_hit_title(head.title, stored.section_title(section)),
+                    snippet=snippet(stored.text[start:end], matchers[language]),
                     score=round(score, 4),
                     current=currency.current,
                     metadata=head.metadata,
-                    start=chunk.start,
-                    end=chunk.end,
+                    start=start,
+                    end=end,
                     labels=currency.labels,
                 )
             )
@@ -857,10 +853,9 @@ class EmbeddedIndex:
 
     def _weigh(self, look: _Snapshot, query: str) -> list[tuple[QueryTerm, float]]:
         """The query's terms that occur at all, rarest first, without those that say nothing in a big index."""
-        languages = [*look.catalog.languages, known_language(self._language)]
         total = max(1, look.searcher.num_docs)
         found: list[tuple[int, QueryTerm]] = []
-        for term in query_terms(query, languages):
+        for term in query_terms(query, look.catalog.languages):
             known: dict[str, int] = {}
             for form in (*term.stems, term.exact):
                 known[form] = known.get(form) or look.searcher.doc_freq("any", form)
@@ -875,28 +870,40 @@ class EmbeddedIndex:
             kept = telling if len(telling) >= 2 else kept
         return [(term, 1.0 / (1.0 + 20.0 * most / total)) for most, term in kept]
 
-    def _collect(self, look: _Snapshot, query: Query, *, k: int, per_document: int) -> list[tuple[float, _Head, int]]:
-        """(score, document, ordinal), best first; equal scores by document id and place."""
-        limit = max(32, k * 4)
+    def _collect(
+        self, look: _Snapshot, query: Query, *, k: int, per_document: int, only_current: bool
+    ) -> tuple[list[tuple[float, _Head, int]], int]:
+        """(score, document, ordinal), best first, equal scores by document id and place; and how many documents that
+        do not hold today would have been among them. One search finds both: what holds is known here, not there."""
+        limit = max(16, k * 3)
+        by_row = look.catalog.by_row
+        hidden = look.catalog.hidden if only_current else frozenset[str]()
+        mask = (1 << _ORDINAL_BITS) - 1
         while True:
             result = look.searcher.search(query, limit=limit, count=False)
             pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
-            keys = look.searcher.fast_field_values("chunk", [address for _, address in pairs])
-            rows: list[tuple[float, _Head, int]] = []
+            keys = cast("list[int]", look.searcher.fast_field_values("chunk", [address for _, address in pairs]))
+            rows: list[tuple[float, str, int, _Head, float]] = []
             for (score, _), key in zip(pairs, keys, strict=True):
-                number = cast(int, key)
-                head = look.catalog.by_row.get(number >> _ORDINAL_BITS)
+                head = by_row.get(key >> _ORDINAL_BITS)
                 if head is not None:
-                    rows.append((score, head, number & ((1 << _ORDINAL_BITS) - 1)))
-            rows.sort(key=lambda r: (-round(r[0], 5), r[1].id, r[2]))
+                    rows.append((-round(score, 5), head.id, key & mask, head, score))
+            rows.sort(key=itemgetter(0, 1, 2))
             taken: list[tuple[float, _Head, int]] = []
-            count: Counter[str] = Counter()
-            for row in rows:
-                if count[row[1].id] < per_document:
-                    count[row[1].id] += 1
-                    taken.append(row)
-            if len(taken) >= k or len(pairs) < limit or limit >= 20_000:
-                return taken[:k]
+            gone: set[str] = set()
+            count: dict[str, int] = {}
+            lowest = 0.0
+            for rounded, document, ordinal, head, score in rows:
+                if len(taken) >= k and rounded > lowest:
+                    break
+                if document in hidden:
+                    gone.add(document)
+                elif len(taken) < k and count.get(document, 0) < per_document:
+                    count[document] = count.get(document, 0) + 1
+                    taken.append((score, head, ordinal))
+                    lowest = rounded
+            if len(taken) >= k or len(pairs) < limit or limit >= _MOST_COLLECTED:
+                return taken, len(gone)
             limit *= 4
 
     def _load(self, row: int) -> _Stored | None:
@@ -997,8 +1004,7 @@ class EmbeddedIndex:
 
     def lexicon(self, *, principal: Principal) -> EmbeddedLexicon:
         look = self._look()
-        languages = (*look.catalog.languages, known_language(self._language))
-        return EmbeddedLexicon(searcher=look.searcher, catalog=look.catalog, languages=languages)
+        return EmbeddedLexicon(searcher=look.searcher, catalog=look.catalog)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1007,7 +1013,6 @@ class EmbeddedLexicon:
 
     searcher: tantivy.Searcher
     catalog: _Catalog
-    languages: tuple[str, ...]
     _known: dict[str, int] = field(default_factory=dict[str, int], repr=False, compare=False)
 
     @property
@@ -1020,7 +1025,7 @@ class EmbeddedLexicon:
         if known is None:
             counts = [
                 max(self.searcher.doc_freq("any", form) for form in {*t.stems, t.exact})
-                for t in query_terms(term, self.languages)
+                for t in query_terms(term, self.catalog.languages)
             ]
             known = min(counts, default=0)
             if len(self._known) < 50_000:
@@ -1128,6 +1133,10 @@ def _corrupt_if_broken() -> Generator[None]:
 
 def _one_of(schema: tantivy.Schema, documents: Sequence[str]) -> Query:
     return Query.term_set_query(schema, "document", list(documents))
+
+
+def _mark(mark: str) -> Query:
+    return Query.const_score_query(Query.term_query(_SCHEMA, "filter", mark, "basic"), 0.0)
 
 
 def _scored(schema: tantivy.Schema, terms: Sequence[tuple[QueryTerm, float]]) -> Query:
