@@ -405,20 +405,21 @@ def _read_glyphs(
     unseen = 0
     fallback = _Style(size=10.0, bold=False, invisible=False, pale=False, angle=0)
     last = fallback
+    unicode, text_object, char_box = raw.FPDFText_GetUnicode, raw.FPDFText_GetTextObject, raw.FPDFText_GetLooseCharBox
     for index in range(total):
-        code = raw.FPDFText_GetUnicode(text, index)
+        code = unicode(text, index)
         if code in (0x0D, 0x0A, 0):
             continue
         if code == 0x20 or code == 0xA0:
             glyphs.append((" ", 0.0, 0.0, 0.0, 0.0, last))
             continue
-        item = raw.FPDFText_GetTextObject(text, index)
-        key = ctypes.cast(item, ctypes.c_void_p).value or 0
+        item = text_object(text, index)
+        key = ctypes.addressof(item.contents) if item else 0
         style = styles.get(key)
         if style is None or not key:
             style = styles[key] = _style(text, item, index)
         last = style
-        if not raw.FPDFText_GetLooseCharBox(text, index, rect):
+        if not char_box(text, index, rect):
             continue
         glyphs.append((chr(code) if code < 0x110000 else "\ufffd", rect.left, rect.bottom, rect.right, rect.top, style))
         counts[style.angle] += 1
@@ -446,7 +447,10 @@ def _read_glyphs(
         if style.size < tiny and y1 - y0 < tiny * 1.5:
             page.hidden += 1
             continue
-        a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=turned)
+        if turned:
+            a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=turned)
+        else:
+            a, b, c, d = x0 - box[0], box[3] - y1, x1 - box[0], box[3] - y0
         if c < -2 or a > page.width + 2 or d < -2 or b > page.height + 2:
             page.hidden += 1
             continue
@@ -487,9 +491,12 @@ def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], pa
             continue
         em = max(2.0, style.size)
         if now is not None:
-            gap = max(x0 - now.x1, now.x0 - x1)
-            overlap = min(bottom, now.bottom) - max(top, now.top)
-            same = overlap > 0.45 * min(bottom - top, now.height)
+            gap = x0 - now.x1 if x0 >= now.x0 else now.x0 - x1
+            if top == now.top and bottom == now.bottom:
+                same = True
+            else:
+                overlap = min(bottom, now.bottom) - max(top, now.top)
+                same = overlap > 0.45 * min(bottom - top, now.height)
             back = x1 < now.x0 - em and not _is_rtl(char)
             if not same or gap > _WIDE * em or back:
                 end()
@@ -499,8 +506,11 @@ def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], pa
         if now is None:
             now = _Piece(text="", x0=x0, x1=x1, top=top, bottom=bottom, size=style.size, bold=style.bold, page=page)
         else:
-            now.x0, now.x1 = min(now.x0, x0), max(now.x1, x1)
-            if bottom - top > 0.8 * now.height:
+            if x0 < now.x0:
+                now.x0 = x0
+            if x1 > now.x1:
+                now.x1 = x1
+            if (top < now.top or bottom > now.bottom) and bottom - top > 0.8 * now.height:
                 now.top, now.bottom = min(now.top, top), max(now.bottom, bottom)
         chars.append(char)
         bold += style.bold
