@@ -26,7 +26,8 @@ ROWS = 'table:number-rows-spanned="2"'
 AUTOMATIC = """<office:automatic-styles>
 <style:style style:name="Hid"><style:text-properties text:display="none"/></style:style>
 <style:style style:name="Struck"><style:text-properties style:text-line-through-style="solid"/></style:style>
-<text:list-style style:name="L1"><text:list-level-style-number text:level="1" style:num-format="1" style:num-suffix="."/>
+<text:list-style style:name="L1">
+<text:list-level-style-number text:level="1" style:num-format="1" style:num-suffix="."/>
 <text:list-level-style-number text:level="2" style:num-format="a" style:num-suffix=")"/></text:list-style>
 </office:automatic-styles>"""
 STYLES = f"""<office:document-styles {NS}><office:styles><text:outline-style>
@@ -38,7 +39,8 @@ STYLES = f"""<office:document-styles {NS}><office:styles><text:outline-style>
 def odt(body: str, *, styles: str = STYLES, extra: dict[str, str] | None = None) -> bytes:
     parts = {
         "mimetype": "application/vnd.oasis.opendocument.text",
-        "content.xml": f"<office:document-content {NS}>{AUTOMATIC}<office:body><office:text>{body}</office:text></office:body></office:document-content>",
+        "content.xml": f"<office:document-content {NS}>{AUTOMATIC}<office:body><office:text>"
+        f"{body}</office:text></office:body></office:document-content>",
         "styles.xml": styles,
         **(extra or {}),
     }
@@ -69,12 +71,14 @@ def test_headings_carry_their_outline_numbers() -> None:
 
 def test_lists_are_numbered_as_shown() -> None:
     inner = f"<text:list><text:list-item>{p('under')}</text:list-item></text:list>"
-    body = f'<text:list text:style-name="L1"><text:list-item>{p("one")}{inner}</text:list-item><text:list-item>{p("two")}</text:list-item></text:list>'
+    body = f'<text:list text:style-name="L1"><text:list-item>{p("one")}{inner}</text:list-item>'
+    body += f"<text:list-item>{p('two')}</text:list-item></text:list>"
     assert texts(parse_odt(odt(body))) == ["1. one", "a) under", "2. two"]
 
 
 def test_deleted_text_is_gone_and_inserted_text_stays() -> None:
-    changes = f"<text:tracked-changes><text:changed-region><text:deletion>{p('72 hours')}</text:deletion></text:changed-region></text:tracked-changes>"
+    region = f"<text:changed-region><text:deletion>{p('72 hours')}</text:deletion></text:changed-region>"
+    changes = f"<text:tracked-changes>{region}</text:tracked-changes>"
     body = changes + p("within <text:change-start/>24<text:change-end/> hours")
     assert texts(parse_odt(odt(body))) == ["within 24 hours"]
 
@@ -89,7 +93,8 @@ def test_hidden_and_struck_text_is_left_out_and_counted() -> None:
 
 
 def test_a_note_stands_after_its_paragraph() -> None:
-    note = f"<text:note><text:note-citation>1</text:note-citation><text:note-body>{p('Working days.')}</text:note-body></text:note>"
+    inside = f"<text:note-body>{p('Working days.')}</text:note-body>"
+    note = f"<text:note><text:note-citation>1</text:note-citation>{inside}</text:note>"
     assert texts(parse_odt(odt(p(f"Ten days{note}.")))) == ["Ten days[1].", "[1] Working days."]
 
 

@@ -16,8 +16,10 @@ from citehound.parsing.pdf import garbled, parse_pdf
 from citehound.parsing.sections import find_sections
 
 LOREM = (
-    "The supplier keeps all records of the service in a safe place and hands them over to the bank at the end of the term. "
-    "Both parties agree that the costs of the transfer are borne by the supplier and that no copies of the data are kept. "
+    "The supplier keeps all records of the service in a safe place and hands them over to the bank "
+    "at the end of the term. "
+    "Both parties agree that the costs of the transfer are borne by the supplier and that no copies "
+    "of the data are kept. "
 )
 
 

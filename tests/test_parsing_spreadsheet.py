@@ -37,7 +37,7 @@ def xlsx(sheets: dict[str, str], *, hidden: tuple[str, ...] = (), columns: str =
         f'<Relationship Id="r1" Type="{REL}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
         "xl/workbook.xml": f'<workbook {NS} xmlns:r="{REL}"><sheets>'
         + "".join(
-            f'<sheet name="{name}" sheetId="{n + 1}" r:id="s{n}"{" state=" + chr(34) + "hidden" + chr(34) if name in hidden else ""}/>'
+            f'<sheet name="{name}" sheetId="{n + 1}" r:id="s{n}" state="{"hidden" if name in hidden else "visible"}"/>'
             for n, name in enumerate(names)
         )
         + "</sheets></workbook>",
@@ -47,7 +47,7 @@ def xlsx(sheets: dict[str, str], *, hidden: tuple[str, ...] = (), columns: str =
             for n in range(len(names))
         )
         + f'<Relationship Id="st" Type="{REL}/styles" Target="styles.xml"/></Relationships>',
-        "xl/styles.xml": f'<styleSheet {NS}><cellXfs><xf numFmtId="0"/><xf numFmtId="9"/><xf numFmtId="14"/></cellXfs></styleSheet>',
+        "xl/styles.xml": f'<styleSheet {NS}><cellXfs><xf numFmtId="0"/><xf numFmtId="9"/></cellXfs></styleSheet>',
     }
     for n, rows in enumerate(sheets.values()):
         parts[f"xl/worksheets/sheet{n}.xml"] = (
