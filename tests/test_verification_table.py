@@ -85,8 +85,12 @@ class Shelf:
         )
 
 
-SHELF = Shelf(tomllib.loads((DATA / "documents.toml").read_text(encoding="utf-8"))["document"])
-CASES = tomllib.loads((DATA / "claims.toml").read_text(encoding="utf-8"))["case"]
+def entries(kind: str, file: str) -> list[dict[str, Any]]:
+    return tomllib.loads((DATA / file).read_text(encoding="utf-8"))[kind]
+
+
+SHELF = Shelf(entries("document", "documents.toml") + entries("document", "documents-fresh.toml"))
+CASES = entries("case", "claims.toml") + entries("case", "claims-fresh.toml")
 
 
 def passage(name: str) -> Passage:

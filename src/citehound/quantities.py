@@ -13,7 +13,7 @@ from datetime import date
 from fractions import Fraction
 from functools import lru_cache
 
-from .wording import LANGUAGES, guess_languages
+from .wording import LANGUAGES, guess_languages, is_common
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +353,7 @@ _PERIODS = {
     "hour": (_TIME["hour"], "hourly|stündliche?[rsnm]?"),
 }  # fmt: skip
 _PER = r"(?:a|an|per|each|every|por|pro|par|chaque|cada|all'|al|ao|à|im|je|jede[ns]?|l'|ogni|per|elke?|ieder|todos os|todas as|todos los|todas las|tous les|toutes les|any|the same)"
+_FULL = r"(?:full |whole |single |started |commenced |volle[nrs]? |angefangene[nrs]? )?"
 _TIMES_WORDS = {
     "once": 1,
     "twice": 2,
@@ -368,7 +369,7 @@ _TIMES = (
     r"|(?P<n>\w+) (?:times|time|vez|vezes|mal|veces|fois|volta|volte|keer))"
 )
 _RATE_RES = tuple(
-    (unit, re.compile(rf"(?<![\w-])(?:{_TIMES}(?: in| em| en| na| in der)? {_PER} ?(?:{nouns})|{_PER} ?(?:{nouns})|(?:{adjectives}))(?!\w)", re.IGNORECASE))
+    (unit, re.compile(rf"(?<![\w-])(?:{_TIMES}(?: in| em| en| na| in der)? {_PER} ?(?:{nouns})|{_PER} ?{_FULL}(?:{nouns})|(?:{adjectives}))(?!\w)", re.IGNORECASE))
     for unit, (nouns, adjectives) in _PERIODS.items()
 )  # fmt: skip
 _EVERY_N = re.compile(
@@ -427,9 +428,20 @@ def _rates(text: str, languages: Sequence[str]) -> list[Quantity]:
     return found
 
 
+_COUNTED = re.compile(
+    r"(?:\d|(?<!\w)(?:"
+    + "|".join([*_small("en"), "hundred", "thousand"])
+    + r"))[ -](?:[^\W\d_]+|[^\W\d_]+ of(?: [^\W\d_]+){1,2})$",
+    re.IGNORECASE,
+)
+"""'25 days of paid leave' before 'a year': the year is a rate."""
+
+
 def _after_amount(text: str, at: int) -> bool:
     """True when 'a year' follows an amount or percentage, so that it is a rate and no duration."""
-    before = text[max(0, at - 24) : at].rstrip()
+    before = text[max(0, at - 60) : at].rstrip()
+    if _COUNTED.search(before) is not None:
+        return True
     return bool(re.search(r"(?:[\d%€$£]|percent|per cent|euros?|dollars?|pounds?|million|fee|credit)$", before))
 
 
@@ -443,17 +455,73 @@ _NAME = re.compile(
 _NUMBER = re.compile(
     r"(?<![^\W\u3040-\u9fff\uac00-\ud7af])(?<!\.)(?<!\d,)(?P<sign>(?<![^\s(])[-−–])?(?P<n>\d{1,3}(?:[\u00a0\u202f\u2009' ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*)"
 )
-_ORDINAL_AFTER = re.compile(r"(?:st|nd|rd|th|º|ª|er|e|ème)(?!\w)")
+_ORDINAL_AFTER = re.compile(r"(?:\.?[ºª]|st|nd|rd|th|er|e|ème)(?!\w)")
+_ORDINALS = {
+    "en": "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth",
+    "pt": "primeir[oa] segund[oa] terceir[oa] quart[oa] quint[oa] sext[oa] sétim[oa] oitav[oa] non[oa] décim[oa]",
+    "de": "erste[rsnm]? zweite[rsnm]? dritte[rsnm]? vierte[rsnm]? fünfte[rsnm]? sechste[rsnm]? sieb(?:en)?te[rsnm]? achte[rsnm]? neunte[rsnm]? zehnte[rsnm]?",
+    "es": "primer[oa]? segund[oa] tercer[oa]? cuart[oa] quint[oa] sext[oa] séptim[oa] octav[oa] noven[oa] décim[oa]",
+    "fr": "premi(?:er|ère) (?:deuxième|second|seconde) troisième quatrième cinquième sixième septième huitième neuvième dixième",
+    "it": "prim[oa] second[oa] terz[oa] quart[oa] quint[oa] sest[oa] settim[oa] ottav[oa] non[oa] decim[oa]",
+    "nl": "eerste tweede derde vierde vijfde zesde zevende achtste negende tiende",
+}
+_ORDINAL_RES = {
+    language: tuple(re.compile(rf"(?<![\w-])(?:{w})(?![\w-])", re.IGNORECASE) for w in ordinals.split())
+    for language, ordinals in _ORDINALS.items()
+}
+_NUMBERED_PERIOD = re.compile(
+    r"(?<!\w)(?:from|on|by|until|before|after) (?:day|week|month|quarter|year)\s$", re.IGNORECASE
+)
+"""'from day 3' is from the third day."""
+_PARTS: dict[str, tuple[tuple[str, int], ...]] = {
+    "en": (("thirds", 3), ("quarters of", 4), ("fourths", 4), ("fifths", 5), ("sixths", 6), ("eighths", 8), ("tenths", 10), ("third of", 3), ("quarter of", 4), ("fourth of", 4), ("fifth of", 5), ("sixth of", 6), ("eighth of", 8), ("tenth of", 10)),
+    "pt": (("terços?", 3), ("quartos? d[aeo]s?", 4), ("quintos? d[aeo]s?", 5), ("décimos? d[aeo]s?", 10)),
+    "de": (("drittel", 3), ("viertel", 4), ("fünftel", 5), ("sechstel", 6), ("achtel", 8), ("zehntel", 10)),
+    "es": (("tercios?", 3), ("cuart[oa]s? (?:partes? )?del?", 4), ("quintos? del?", 5), ("décimos? del?", 10)),
+    "fr": (("tiers", 3), ("quarts?", 4), ("cinquièmes?", 5), ("dixièmes?", 10)),
+    "it": (("terzi", 3), ("terzo d(?:i|el\\w*)", 3), ("quart[oi] d(?:i|el\\w*)", 4), ("quint[oi] d(?:i|el\\w*)", 5), ("decim[oi] d(?:i|el\\w*)", 10)),
+    "nl": (("derde", 3), ("kwart", 4), ("vierde", 4), ("vijfde", 5), ("tiende", 10)),
+}  # fmt: skip
+_HALF_OF = {
+    "en": r"half (?:of|the|all|its|their)|one half|a half of|by half|halves",
+    "pt": r"metade",
+    "de": r"hälfte",
+    "es": r"mitad",
+    "fr": r"moitié",
+    "it": r"metà",
+    "nl": r"helft",
+}
+_ARTICLE = re.compile(r"(?<!\w)(?<!once )(?<!per )a$", re.IGNORECASE)
+_AND_A_HALF = re.compile(r" (?:and a half|e mei[oa]|y medi[oa]|et demie?|e mezz[oa]|en een half)(?!\w)", re.IGNORECASE)
+_AND_HALF_WORDS = re.compile(
+    r"(?<!\w)(?:(?P<n>ein|zwei|drei|vier|fünf|sechs|twee|drie|vier|vijf)(?:und)?(?:einhalb|ënhalf|eneenhalf)|anderthalb|anderhalf)(?!\w)",
+    re.IGNORECASE,
+)
+_TIME_OF_DAY = re.compile(
+    r"(?<![\w:.,])(?:(?P<h>[01]?\d|2[0-3]|24(?=:00))(?::|(?=\d?\dh)h|[.h](?=\d\d (?:Uhr|heures?|horas)))(?P<m>[0-5]\d)(?![:\d])|(?P<hour>[01]?\d|2[0-4])(?=\s?(?:[ap]\.?m\b|Uhr\b|o'clock)))"
+    r"\s?(?:(?P<half>[ap])\.?m\b\.?|Uhr\b|h\b|o'clock)?",
+    re.IGNORECASE,
+)
+_BY_A = re.compile(r"(?<!\w)by (?:a|one) (?P<part>third|quarter|fifth|tenth)(?![\w-])", re.IGNORECASE)
+_BY_PARTS = {"third": 3, "quarter": 4, "fifth": 5, "tenth": 10}
+_ONE_IN = re.compile(
+    r"(?<!\w)(?:one|1)(?: [^\W\d_]+)? (?:in|out of)(?: every)? (?P<n>\d{1,3}|[a-z-]+)(?![\w.,]\w|\w)", re.IGNORECASE
+)
+_ADJECTIVE = re.compile(r" (?P<word>[^\W\d_]{3,})(?= )")
+_OTHER_DAYS = frozenset(("trading", "school", "court", "net", "settlement", "market", "banking", "sitting", "clear"))
+"""A day of these is another unit than a day."""
 _A_PERIOD = re.compile(
     rf"(?<!\w)(?:within|for|after|than|of|least|innerhalb|dentro de|over|during|in)\s+(?P<a>an?)\s+(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
     re.IGNORECASE,
 )
 _HALF = re.compile(
-    rf"(?<![\w-])(?:half an? |half-|halbe[snr]? |ein halbe[snr]? |mei[oa] |medi[oa] |demi-|une? demi-|mezz[oa] |half )(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
+    rf"(?<![\w-])(?<!and a )(?:half an? |half-|halbe[snr]? |ein halbe[snr]? |mei[oa] |medi[oa] |demi-|une? demi-|mezz[oa] |half )(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
     re.IGNORECASE,
 )
 _RANGE = re.compile(
-    r"\s*(?:-|–|—|to|and|or|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of|,?\s*(?:vs\.?|versus|against|not|rather than|instead of|gegen|statt"
+    r"\s*(?:-|–|—|(?:to|and|or|but|bis|und|oder|a|e|ou|y|o|à|et|tot|en|of|maar|mas|mais|pero|aber|ma),?"
+    r"(?: (?:(?:at|no|not) (?:the )?(?:most|least|more than|less than)|up to|höchstens|maximal|mindestens|no máximo|no mínimo|como máximo"
+    r"|como mínimo|al menos|a lo sumo|au plus|au moins|al massimo|almeno|hoogstens|ten hoogste|minstens))?|,?\s*(?:vs\.?|versus|against|not|rather than|instead of|gegen|statt"
     r"|contra|contre|em vez de|en vez de|au lieu de|invece di|in plaats van))\s*$",
     re.IGNORECASE,
 )
@@ -519,6 +587,10 @@ def _numbers(text: str, languages: Sequence[str], taken: list[Quantity]) -> list
                 digits=decimals,
             )
         )
+    for match in _AND_HALF_WORDS.finditer(text) if {"de", "nl"} & set(languages) else ():
+        number = _small_number(match["n"] or "ein", ("de", "nl")) or 1
+        value = (Fraction(number) + Fraction(1, 2),)
+        found.append(_Raw(start=match.start(), end=match.end(), values=value, word=True))
     for language in languages:
         for match in _word_pattern(language).finditer(text):
             value = _word_value(match.group(), language)
@@ -535,6 +607,10 @@ def _numbers(text: str, languages: Sequence[str], taken: list[Quantity]) -> list
                     sure=language == languages[0],
                 )
             )
+    for i, raw in enumerate(found):
+        more = _AND_A_HALF.match(text, raw.end)
+        if more is not None:  # "one and a half years"
+            found[i] = replace(raw, end=more.end(), values=tuple(v + Fraction(1, 2) for v in raw.values))
     return sorted(found, key=lambda r: r.start)
 
 
@@ -558,10 +634,13 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
                 text=match.group(), unit="name", names=(match.group().casefold(),), start=match.start(), end=match.end()
             )
         )
-    rates = [r for r in _rates(text, languages)]
+    found += [t for t in _times_of_day(text) if not _overlaps(t, found)]
+    rates = _rates(text, languages)
     numbers = _numbers(text, languages, found)
-    halves = _halves(text)
+    halves = [*_halves(text), *_shares(text, languages, numbers)]
     measured = list(halves)
+    ordinals = [o for o in _ordinals(text, languages) if not _overlaps(o, [*found, *halves])]
+    found += ordinals
     for raw in numbers:
         quantity = _measured(text, raw, languages)
         if quantity is not None and (raw.sure or quantity.unit != "count") and not _overlaps(quantity, halves):
@@ -583,6 +662,69 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
     measured = [q for q in measured if not _is_pronoun(text, q, languages)]
     measured = [q for q in measured if q.unit != "times" or not any(r.start <= q.start < r.end for r in rates)]
     return tuple(sorted([*found, *measured, *rates], key=lambda q: (q.start, q.end)))
+
+
+@lru_cache(maxsize=16)
+def _share_patterns(language: str) -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], int], ...]]:
+    """What says 'half of' in a language, and the names of parts that follow a number."""
+    half = re.compile(rf"(?<![\w-])(?:{_HALF_OF[language]})(?!\w)", re.IGNORECASE)
+    return half, tuple(
+        (re.compile(rf"[ -](?:{words})(?!\w)", re.IGNORECASE), parts) for words, parts in _PARTS[language]
+    )
+
+
+def _shares(text: str, languages: Sequence[str], numbers: Sequence[_Raw]) -> list[Quantity]:
+    """Fractions in words: 'two thirds', 'half of', 'by a quarter', 'one in four'."""
+    found: list[Quantity] = []
+
+    def add(start: int, end: int, value: Fraction) -> None:
+        if 0 < value <= 1 and not any(q.start < end and start < q.end for q in found):
+            found.append(Quantity(text=text[start:end], unit="share", values=(value,), start=start, end=end))
+
+    for language in languages:
+        half, patterns = _share_patterns(language)
+        for pattern, parts in patterns:
+            for match in pattern.finditer(text):
+                raw = next((n for n in numbers if n.end == match.start()), None)
+                if raw is not None and raw.values[0].denominator == 1:
+                    add(raw.start, match.end(), raw.values[0] / parts)
+                elif language == "en" and (article := _ARTICLE.search(text, max(0, match.start() - 6), match.start())):
+                    add(article.start(), match.end(), Fraction(1, parts))
+        for match in half.finditer(text):
+            add(*match.span(), Fraction(1, 2))
+    if "en" in languages:
+        for match in _BY_A.finditer(text):
+            add(*match.span(), Fraction(1, _BY_PARTS[match["part"].casefold()]))
+        for match in _ONE_IN.finditer(text):
+            number = _small_number(match["n"], ("en",))
+            period = any(unit in _TIME and known.match(text, match.end()) for unit, known in _UNIT_RES)
+            if number is not None and number > 1 and not period:  # "one test in two years" is no share
+                add(*match.span(), Fraction(1, number))
+    return found
+
+
+def _ordinals(text: str, languages: Sequence[str]) -> list[Quantity]:
+    """Ordinals in words; one that no period follows ('third parties') is `loose`, since it seldom counts anything."""
+    found: list[Quantity] = []
+    for language in languages:
+        for number, pattern in enumerate(_ORDINAL_RES[language], start=1):
+            for match in pattern.finditer(text):
+                if any(q.start < match.end() and match.start() < q.end for q in found):
+                    continue
+                counts = number > 1 and any(
+                    unit in _TIME and known.match(text, match.end()) is not None for unit, known in _UNIT_RES
+                )
+                found.append(
+                    Quantity(
+                        text=match.group(),
+                        unit="ordinal",
+                        values=(Fraction(number),),
+                        names=() if counts else ("loose",),
+                        start=match.start(),
+                        end=match.end(),
+                    )
+                )
+    return found
 
 
 def _overlaps(quantity: Quantity, others: Sequence[Quantity]) -> bool:
@@ -627,7 +769,24 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
             match = pattern.match(text, at)
             if match is not None and not (name == "times" and match.group().strip() in ("x", "×", "mal")):
                 unit, end = name, match.end()
+                half = _AND_A_HALF.match(text, end) if name in _TIME else None
+                if half is not None:  # "dois anos e meio"
+                    values, end = tuple(v + Fraction(1, 2) for v in values), half.end()
                 break
+    if unit is None and languages[0] in ("en", "de", "nl"):
+        adjective = _ADJECTIVE.match(text, end)
+        if (
+            adjective is not None
+            and not is_common(adjective["word"])
+            and adjective["word"].casefold() not in _OTHER_DAYS
+        ):
+            for name, pattern in _UNIT_RES:
+                match = pattern.match(text, adjective.end()) if name in _TIME else None
+                if match is not None:
+                    unit, end = name, match.end()
+                    break
+    if unit is None and _NUMBERED_PERIOD.search(text, max(0, raw.start - 40), raw.start):
+        unit = "ordinal"
     if unit is None and not raw.word:
         ordinal = _ORDINAL_AFTER.match(text, end)
         if ordinal is not None:
@@ -641,6 +800,20 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
         digits=raw.digits,
         names=("word",) if raw.word else (),
     )
+
+
+def _times_of_day(text: str) -> list[Quantity]:
+    """'10:00', '6 pm', '18.30 Uhr' as minutes of the day."""
+    found: list[Quantity] = []
+    for match in _TIME_OF_DAY.finditer(text):
+        hour, half = int(match["h"] or match["hour"]), (match["half"] or "").casefold()
+        if half and not 1 <= hour <= 12:
+            continue
+        hour = hour % 12 + (12 if half == "p" else 0) if half else hour
+        value = Fraction(hour * 60 + int(match["m"] or 0))
+        start, end = match.start(), match.end()
+        found.append(Quantity(text=match.group().rstrip(), unit="time", values=(value,), start=start, end=end))
+    return found
 
 
 def _halves(text: str) -> list[Quantity]:
@@ -703,8 +876,10 @@ def agree(claimed: Quantity, stated: Quantity) -> bool:
     """
     if claimed.unit == "date" or stated.unit == "date":
         return _dates_agree(claimed, stated)
+    if "share" in (claimed.unit, stated.unit):
+        return _share(claimed) is not None and _share(claimed) == _share(stated)
     if claimed.unit == "name" or stated.unit == "name":
-        return claimed.unit == stated.unit and claimed.names == stated.names
+        return claimed.unit == stated.unit and _plain(claimed.names) == _plain(stated.names)
     value = stated.values[0]
     if claimed.unit == stated.unit:
         return value in claimed.values
@@ -716,9 +891,35 @@ def agree(claimed: Quantity, stated: Quantity) -> bool:
     return {claimed.unit, stated.unit} <= times and value in claimed.values
 
 
+def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names without the hyphen between letters and digits: AES-256 is AES256."""
+    return tuple(re.sub(r"(?<=[^\W\d_])[- ](?=\d)", "", name) for name in names)
+
+
+def lettered(text: str, quantity: Quantity) -> Quantity | None:
+    """The name that a bare number ends, as in 'AES 256', or None."""
+    head = re.search(r"(?<![\w-])([A-Z][A-Z/]+) $", text[max(0, quantity.start - 16) : quantity.start])
+    if quantity.unit != "count" or head is None:
+        return None
+    name = f"{head[1]}{text[quantity.start : quantity.end]}".casefold()
+    return replace(quantity, unit="name", values=(), names=(name,), start=quantity.start - len(head[1]) - 1)
+
+
+def _share(quantity: Quantity) -> Fraction | None:
+    """The value of a share: 'two thirds', '2/3', '50%'."""
+    if quantity.unit == "share":
+        return quantity.values[0]
+    if quantity.unit == "percent":
+        return quantity.values[0] / 100
+    name = re.fullmatch(r"(\d{1,2})/(\d{1,2})", quantity.names[0]) if quantity.unit == "name" else None
+    return Fraction(int(name[1]), int(name[2])) if name is not None and int(name[2]) else None
+
+
 def converted(claimed: Quantity, stated: Quantity) -> bool:
     """True when the two agree only after a conversion of units."""
-    return claimed.unit != stated.unit and _base(claimed.unit, Fraction(1)) is not None
+    if claimed.unit == stated.unit:
+        return False
+    return _base(claimed.unit, Fraction(1)) is not None or {claimed.unit, stated.unit} == {"share", "percent"}
 
 
 def _dates_agree(claimed: Quantity, stated: Quantity) -> bool:

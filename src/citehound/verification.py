@@ -25,6 +25,7 @@ from .quantities import (
     converted,
     derivations,
     in_base,
+    lettered,
     quantities,
     same_family,
     units_in,
@@ -44,7 +45,7 @@ from .quotes import (
     without_spaces,
     words,
 )
-from .wording import content_stems, guess_languages, stems
+from .wording import content_stems, guess_languages, is_common, stems
 
 
 class Documents(Protocol):
@@ -174,6 +175,11 @@ def _judge(
         result = check_quoted(claim, cited, fallback=fallback)
     if number in judged:  # judged meanwhile, as part of a circle
         return judged[number]
+    if not any(c.isalnum() for c in claim.text):
+        status = "uncited" if result.claim.status == "uncited" else "unverified"
+        warnings = (*result.claim.warnings, "the claim says nothing")
+        problems = (*result.problems, "has no text; say what its quotes show, or drop it")
+        result = replace(result, claim=replace(result.claim, status=status, warnings=warnings), problems=problems)
     judged[number] = result
     return result
 
@@ -220,6 +226,7 @@ def check_quoted(draft: DraftClaim, cited: tuple[_Cited, ...], *, fallback: str 
         return _Judged(claim=claim, cited=cited, problems=tuple(problems))
     stated = [q for c in good for q in c.stated]
     wrong, notes = check_quantities(draft.text, stated, good, fallback=fallback)
+    notes += check_nouns(draft.text, good, fallback=fallback)
     notes += [f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c not in good]
     problems += [
         f"{q.text!r} does not stand in its quotes; quote the words that say it, correct it, or name the operands of a"
@@ -532,24 +539,30 @@ def stated_quantities(document: Document, place: Place, sentence: Span) -> tuple
     folded = fold(document.text[sentence.start : sentence.end].replace("|", "\u2016"))
     found: list[Quantity] = []
     for q in quantities(folded.text, language=_document_language(document)):
-        back = folded.span(q.start, q.end)
-        found.append(replace(q, start=back.start, end=back.end))
+        for made in (q, lettered(folded.text, q)):
+            if made is not None:
+                back = folded.span(made.start, made.end)
+                found.append(replace(made, start=back.start, end=back.end))
     out: list[Quantity] = []
     for span in place.spans:
         inside = [q for q in found if span.start <= q.start + sentence.start and q.end + sentence.start <= span.end]
         out += inside
         for q in inside:
-            if q.unit == "count":
-                out += [replace(q, unit=unit) for unit in _column_units(document, q.start + sentence.start)]
+            header = _column_header(document, q.start + sentence.start)
+            if header and q.unit == "count":
+                out += [replace(q, unit=unit) for unit in units_in(header)]
+            if header:
+                rates = quantities(header, language=_document_language(document))
+                out += [r for r in rates if r.unit.startswith("rate")]
     return tuple(out)
 
 
-def _column_units(document: Document, at: int) -> tuple[str, ...]:
-    """The units that a table's header row gives for the column in which `at` stands."""
+def _column_header(document: Document, at: int) -> str:
+    """The cell of a table's header row over the column in which `at` stands, or an empty string."""
     text = document.text
     line = line_at(text, Span(start=at, end=at))
     if " | " not in text[line.start : line.end]:
-        return ()
+        return ""
     header = line
     while header.start > 0:
         above = line_at(text, Span(start=header.start - 1, end=header.start - 1))
@@ -558,7 +571,7 @@ def _column_units(document: Document, at: int) -> tuple[str, ...]:
         header = above
     column = text[line.start : at].count(" | ")
     cells = text[header.start : header.end].split(" | ")
-    return units_in(cells[column]) if header != line and column < len(cells) else ()
+    return cells[column] if header != line and column < len(cells) else ""
 
 
 def check_quantities(
@@ -568,6 +581,8 @@ def check_quantities(
     names = {name for s in stated if s.unit == "name" for name in s.names}
     titles = " ".join(f"{c.document.title} {c.document.id}" for c in cited if c.document is not None)
     names |= {m.group() for m in _RATIO.finditer(titles)}
+    shares = {s.values[0] for s in stated if s.unit == "share"}
+    names |= {m.group() for m in _RATIO.finditer(text) if int(m[2]) and Fraction(int(m[1]), int(m[2])) in shares}
     text = _RATIO.sub(lambda m: m.group() if m.group() in names else f"{m[1]} / {m[2]}", fold(text).text)
     found = quantities(text, language=_language(text, fallback))
     rates = [q for q in found if q.unit.startswith("rate")]  # of "every 12 months" the rate has to stand, in any words
@@ -577,15 +592,42 @@ def check_quantities(
     wrong: list[Quantity] = []
     notes: list[str] = []
     for q in claimed:
+        if q.unit == "ordinal" and q.names:  # 'third parties'
+            continue
         if any(span.start <= q.start and q.end <= span.end for span in exempt) or _is_metadata(q, cited):
             continue
-        match = [s for s in stated if agree(q, s)]
+        name = lettered(text, q)
+        match = [s for s in stated if agree(q, s) or (name is not None and agree(name, s))]
         if match:
             if all(converted(q, s) for s in match):
                 notes.append(f"converted: {q.text!r} stands as {match[0].text!r}")
         elif not _is_bare(text, q, stated) and not is_derived(q, expressions, stated):
             wrong.append(q)
     return wrong, notes
+
+
+def check_nouns(text: str, cited: Sequence[_Cited], *, fallback: str | None = None) -> list[str]:
+    """Warnings about counts of what no quote names, as '340 suppliers' on '340 servers'; they may be synonyms."""
+    language = _language(text, fallback)
+    known: set[str] = set()
+    for item in cited:
+        if item.document is None or _document_language(item.document) != language:
+            return []  # the words are translated
+        headings = " ".join(s.title for s in item.sections)
+        known |= set(stems(f"{item.citation.sentence} {headings} {item.document.title}", language=language))
+    notes: list[str] = []
+    for q in quantities(text, language=language):
+        following = re.match(r"(?: [^\W\d_]+){1,3}", text[q.end :])
+        if q.unit != "count" or following is None:
+            continue
+        nouns: list[str] = []
+        for word in following.group().split():
+            if is_common(word):
+                break
+            nouns.append(word)
+        if nouns and not known & set(stems(" ".join(nouns), language=language)):
+            notes.append(f"counted otherwise: the quotes do not speak of '{q.text} {' '.join(nouns)}'")
+    return notes
 
 
 def _is_bare(text: str, quantity: Quantity, stated: Sequence[Quantity]) -> bool:
@@ -614,7 +656,8 @@ _DOTTED = re.compile(r"(?<![\w.,])[vV]?(?P<n>\d+(?:\.\d+)+)(?![\w%])(?!\s?%)")
 
 def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
     """Where a claim names its documents: ids, titles, section numbers and versions equal to the cited ones'."""
-    spans: list[Span] = []
+    marks = re.finditer(r"\[(\d{1,2})\]", text)  # "[1]" is the claim's own citation
+    spans = [Span(start=m.start(), end=m.end()) for m in marks if 1 <= int(m[1]) <= len(cited)]
     lowered = text.casefold() if len(text.casefold()) == len(text) else text
     for item in cited:
         if item.document is None:
@@ -681,7 +724,12 @@ def is_derived(quantity: Quantity, expressions: Sequence[Derivation], stated: Se
 
 def _stated_operand(operand: Quantity, stated: Sequence[Quantity]) -> list[Quantity]:
     if operand.unit == "count":
-        return [s for s in stated if s.values and not s.unit.startswith("rate") and s.values[0] in operand.values]
+        known = [s for s in stated if s.values and not s.unit.startswith("rate")]
+        same = [s for s in known if s.values[0] in operand.values]
+        # "USD 0.9 million (5.1 - 4.2)": the scale is said once
+        return same or [
+            s for s in known if re.fullmatch(rf"\D*(?<![\d.,]){re.escape(operand.text)}\s?[^\W\d]\D*", s.text)
+        ]
     return [s for s in stated if s.values and agree(operand, s)]
 
 
@@ -704,13 +752,15 @@ def _gives(quantity: Quantity, expression: Derivation, operands: tuple[Quantity,
         if quantity.unit == "count":
             return compute([o.values[0] for o in operands], expression.operators) in quantity.values
         point = unit == "percent" and quantity.unit == "point"
+        if unit == quantity.unit == "percent" and "-" in expression.operators and operands[0].values[0] != 100:
+            return False  # percentage points
         return (same_family(unit, quantity.unit) or point) and value == in_base(quantity)
     value = compute([o.values[0] for o in operands], expression.operators)
     if value is None:
         return False
     if quantity.unit == "percent" and not any(o.unit == "percent" for o in operands):
         value *= 100
-    elif quantity.unit not in {"count", "times", *(o.unit for o in operands)}:
+    elif quantity.unit not in {"count", "times", "share", *(o.unit for o in operands)}:
         return False
     slack = Fraction(1, 2 * 10**quantity.digits) if "/" in expression.operators else Fraction(0)
     return any(abs(v - value) <= slack for v in quantity.values)

@@ -93,6 +93,11 @@ def guess_languages(text: str) -> tuple[str, ...]:
     return tuple(code for code, score in scores.items() if score == best) if best else ()
 
 
+def is_common(word: str) -> bool:
+    """True for a function word of any of the languages."""
+    return any(word.casefold() in common for common in _COMMON_SETS.values())
+
+
 def stems(text: str, *, language: str | None = None) -> tuple[str, ...]:
     """The words of a text, stemmed and without accents, in order; scripts without spaces give pairs of characters."""
     code = language if language in LANGUAGES else (guess_languages(text) or ("en",))[0]
