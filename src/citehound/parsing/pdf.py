@@ -110,7 +110,6 @@ class _Page:
     width: float
     height: float
     pieces: list[_Piece] = field(default_factory=list[_Piece])
-    rules: list[tuple[float, float, float, float]] = field(default_factory=list[tuple[float, float, float, float]])
     images: int = 0
     hidden: int = 0
     watermark: str = ""
@@ -312,7 +311,7 @@ def _turn(
 def _shapes(
     page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int
 ) -> tuple[list[tuple[float, float, float, float]], bool]:
-    """Filled shapes that pale text could stand on, and whether an image covers the page; rules go to the result."""
+    """Filled shapes that pale text could stand on, and whether an image covers the page; images are counted."""
     raw = _pdfium()
     filled: list[tuple[float, float, float, float]] = []
     covering = False
@@ -334,20 +333,11 @@ def _shapes(
             covering = covering or w * h > 0.5 * area
             filled.append(bounds)
             result.images += 1
-        elif kind == raw.FPDF_PAGEOBJ_PATH:
-            if w < 3 or h < 3:
-                if w > 8 or h > 8:
-                    result.rules.append(bounds)
-            elif raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha):
-                if min(red.value, green.value, blue.value) < 225 and alpha.value > 20:
-                    filled.append(bounds)
-                if w * h < 0.8 * area:
-                    result.rules.extend(_edges(bounds))
+        elif kind == raw.FPDF_PAGEOBJ_PATH and w > 3 and h > 3:
+            painted = raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
+            if painted and min(red.value, green.value, blue.value) < 225 and alpha.value > 20:
+                filled.append(bounds)
     return filled, covering
-
-
-def _edges(b: tuple[float, float, float, float]) -> list[tuple[float, float, float, float]]:
-    return [(b[0], b[1], b[2], b[1]), (b[0], b[3], b[2], b[3]), (b[0], b[1], b[0], b[3]), (b[2], b[1], b[2], b[3])]
 
 
 def _style(text: Any, item: Any, index: int) -> _Style:
