@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import IO, Any, Self, cast
@@ -32,8 +32,10 @@ _GROWTH = 256_000_000
 """A worker that keeps this much more memory than it began with is replaced after the file."""
 _START_SECONDS = 60.0
 _ENVIRONMENT = (
-    ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "TZ", "SYSTEMROOT", "PYTHONHOME", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"]
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "TZ"),
+    *("SYSTEMROOT", "PYTHONHOME", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"),
 )
+"""What the child sees of the environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,7 @@ class Worker:
             hello = _receive(process.stdout, head_limit=10_000, body_limit=0)
         if hello is None or hello[0].get("ready") is not True:
             reason = f"it ended with code {process.wait()}" if hello is None else str(hello[0].get("message"))
-            raise CitehoundError(f"the process that reads files does not start: {reason}; try 'citehound doctor'")
+            raise CitehoundError(f"the process that reads files does not start: {reason}; check the installation")
         return process
 
     def _discard(self) -> None:
@@ -189,7 +191,7 @@ class Worker:
 
 
 @contextlib.contextmanager
-def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
+def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Generator[threading.Event]:
     """Kills the process when the block takes longer; the event then is set. Reads from its pipes end by that."""
     late = threading.Event()
 
@@ -379,11 +381,8 @@ def serve() -> None:
         try:
             frame = _receive(incoming, head_limit=1 << 40, body_limit=1 << 40)
         except MemoryError:
-            frame = ({}, b"")
+            break  # out of here, what was taken in so far is freed
         if frame is None:
-            return
-        if not frame[0]:  # half a frame is left in the pipe, so nothing more can be read
-            _send(outgoing, {"error": "memory"})
             return
         _alarm(2 * limits.seconds + 1)  # should the parent be killed meanwhile
         fields, text = _answer(parse, frame, limits=limits)
@@ -394,6 +393,7 @@ def serve() -> None:
             _send(outgoing, fields, text)
         except BrokenPipeError:
             return
+    _send(outgoing, {"error": "memory"})  # and no more, for half a frame is left in the pipe
 
 
 def _answer(
