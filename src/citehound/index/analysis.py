@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import tantivy
@@ -72,7 +73,7 @@ def fold_value(text: str) -> str:
 
 
 class _Stemmer:
-    """Stems and folds words of one language, in batches; remembers what it did."""
+    """Stems and folds lower-case words of one language; remembers what it did."""
 
     def __init__(self, language: str) -> None:
         self._known: dict[str, str] = {}
@@ -81,17 +82,25 @@ class _Stemmer:
         self._analyzer = builder.filter(tantivy.Filter.stemmer(name)).build() if name else None
 
     def __call__(self, words: list[str]) -> list[str]:
+        if self._analyzer is None:
+            return [w if w.isascii() else fold(w) for w in words]
         known = self._known
         if len(known) > _CACHE_LIMIT:
             known = self._known = {}
         new = list({w for w in words if w not in known})
         if new:
-            stems = self._analyzer.analyze(" ".join(new)) if self._analyzer else new
+            stems = self._analyzer.analyze(" ".join(new))
             if len(stems) != len(new):  # a word that the analyzer splits or drops
                 stems = new
             for word, stem in zip(new, stems, strict=True):
                 known[word] = fold(stem) or fold(word)
         return [known.get(w) or fold(w) for w in words]
+
+    def stem(self, word: str) -> str:
+        if self._analyzer is None and word.isascii():
+            return word
+        known = self._known.get(word)
+        return known if known is not None else self([word])[0]
 
 
 @lru_cache(maxsize=64)
@@ -198,44 +207,48 @@ class Matcher(Generic[T]):
         self._stemmers = [_stemmer(code) for code in dict.fromkeys(["", known_language(language)])]
         self._known: dict[str, tuple[str, T] | None] = {}
         # Stemmers work on endings: a word that begins otherwise than a term does not have it.
-        self._beginnings = {term[: 3 if len(term) > 3 else 2] for term in values if term.isascii()}
+        heads = {term[: 3 if len(term) > 3 else 2] for term in values if term.isascii()}
+        self._heads = [head for head in heads if not any(head[:size] in heads for size in range(1, len(head)))]
 
     def places(self, text: str) -> list[tuple[int, int, str, T]]:
-        """(start, end, term, value of the term) of every word that has one of the terms."""
-        spans = self._begun_alike(text.lower()) if text.isascii() else list(_spans(text))
+        """(start, end, term, value of the term) of every word that has one of the terms, in order."""
         known = self._known
-        if new := {word for _, _, word in spans if word not in known}:
-            self._learn(new)
         found: list[tuple[int, int, str, T]] = []
-        for start, end, word in spans:
-            match = known[word]
-            if match is not None:
-                found.append((start, end, *match))
+        if not text.isascii():
+            for start, end, word in _spans(text):
+                match = known[word] if word in known else self._learn(word)
+                if match is not None:
+                    found.append((start, end, *match))
+            return found
+        plain = text.lower()
+        find, whole = plain.find, _ASCII_WORD.match
+        for head in self._heads:
+            start = find(head)
+            while start >= 0:
+                if not (start and plain[start - 1].isalnum()) and (span := whole(plain, start)) is not None:
+                    word = span.group()
+                    match = known[word] if word in known else self._learn(word)
+                    if match is not None:
+                        found.append((start, span.end(), *match))
+                start = find(head, start + 1)
+        found.sort(key=_first)
         return found
 
-    def _begun_alike(self, plain: str) -> list[tuple[int, int, str]]:
-        """(start, end, word) of the words of an ASCII text that begin as one of the terms does, in order."""
-        found: dict[int, tuple[int, int, str]] = {}
-        for beginning in self._beginnings:
-            at = plain.find(beginning)
-            while at >= 0:
-                if not (at and plain[at - 1].isalnum()) and (match := _ASCII_WORD.match(plain, at)) is not None:
-                    found[at] = (at, match.end(), match.group())
-                at = plain.find(beginning, at + 1)
-        return sorted(found.values())
-
-    def _learn(self, words: set[str]) -> None:
-        """Finds out which of some words not met before have one of the terms; the exact form goes first."""
-        new = list(words)
-        plain = [
-            word if word.isascii() else unicodedata.normalize("NFKC", word.translate(_INVISIBLE)).lower()
-            for word in new
-        ]
-        plain = [word[:_LONGEST] for word in plain]
+    def _learn(self, word: str) -> tuple[str, T] | None:
+        """Finds out whether a word not met before has one of the terms; the exact form goes first."""
+        plain = word if word.isascii() else unicodedata.normalize("NFKC", word.translate(_INVISIBLE)).lower()
+        plain = plain[:_LONGEST]
+        match: tuple[str, T] | None = None
         for stemmer in self._stemmers:
-            for word, term in zip(new, stemmer(plain), strict=True):
-                if self._known.get(word) is None:
-                    self._known[word] = (term, self._values[term]) if term in self._values else None
+            term = stemmer.stem(plain)
+            if term in self._values:
+                match = (term, self._values[term])
+                break
+        self._known[word] = match
+        return match
+
+
+_first = itemgetter(0)
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:

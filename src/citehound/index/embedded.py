@@ -53,6 +53,7 @@ FALLBACK_LANGUAGE = "en"
 _BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
 _EXACT_BOOST = 0.4
 _MAX_TERMS = 40
+_by_rank = itemgetter(0, 1, 2)
 _MOST_COLLECTED = 20_000
 _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
@@ -875,7 +876,7 @@ class EmbeddedIndex:
     ) -> tuple[list[tuple[float, _Head, int]], int]:
         """(score, document, ordinal), best first, equal scores by document id and place; and how many documents that
         do not hold today would have been among them. One search finds both: what holds is known here, not there."""
-        limit = max(16, k * 3)
+        limit = max(32, k * 5)
         by_row = look.catalog.by_row
         hidden = look.catalog.hidden if only_current else frozenset[str]()
         mask = (1 << _ORDINAL_BITS) - 1
@@ -888,7 +889,7 @@ class EmbeddedIndex:
                 head = by_row.get(key >> _ORDINAL_BITS)
                 if head is not None:
                     rows.append((-round(score, 5), head.id, key & mask, head, score))
-            rows.sort(key=itemgetter(0, 1, 2))
+            rows.sort(key=_by_rank)
             taken: list[tuple[float, _Head, int]] = []
             gone: set[str] = set()
             count: dict[str, int] = {}
@@ -908,10 +909,15 @@ class EmbeddedIndex:
 
     def _load(self, row: int) -> _Stored | None:
         """The stored document of a row, or None when it has been replaced since."""
-        with self._mutex, _corrupt_if_broken():
-            if row in self._cache:
+        with self._mutex:
+            known = self._cache.get(row)
+            if known is not None:
                 self._cache.move_to_end(row)
-                return self._cache[row]
+                return known
+            return self._fetch(row)
+
+    def _fetch(self, row: int) -> _Stored | None:
+        with _corrupt_if_broken():
             found = (
                 self._database()
                 .execute("SELECT id, source, head, body, checksum FROM documents WHERE row = ?", (row,))
