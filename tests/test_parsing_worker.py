@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import select
+import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,38 @@ def test_a_crash_that_an_earlier_file_may_have_caused_is_tried_once_more(make: M
 def test_one_process_reads_many_files(make: Make) -> None:
     worker = make()
     assert [worker.read(file("well"), language=None).text for _ in range(3)] == ["file 1", "file 2", "file 3"]
+
+
+def test_threads_may_share_a_worker(make: Make) -> None:
+    worker = make()
+    with ThreadPoolExecutor(4) as pool:
+        texts = list(pool.map(lambda _: worker.read(file("well"), language=None).text, range(20)))
+    assert sorted(texts) == sorted(f"file {n}" for n in range(1, 21))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_process_that_was_killed_between_files_fails_none(make: Make) -> None:
+    worker = make()
+    worker.read(file("well"), language=None)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    assert worker.read(file("well"), language=None).text == "file 1"
+
+
+def test_an_interrupt_leaves_no_half_reply_behind(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = make()
+    worker.read(file("well"), language=None)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("citehound.parsing.worker._receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            worker.read(file("full"), language=None)
+    assert worker.pid is None
+    assert worker.read(file("well"), language=None).text == "file 1"
 
 
 def test_what_a_parser_prints_stays_out(make: Make) -> None:

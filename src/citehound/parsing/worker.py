@@ -135,7 +135,7 @@ class Worker:
 
     def _exchange(
         self, process: subprocess.Popen[bytes], raw: RawDocument, *, language: str | None
-    ) -> tuple[tuple[dict[str, object], bytes] | None, bool]:
+    ) -> tuple[tuple[dict[str, object], bytearray] | None, bool]:
         """The reply (None: there is none to come), and whether the time was up."""
         head = {
             "id": raw.id,
@@ -232,7 +232,7 @@ def _send(pipe: IO[bytes], head: object, body: bytes = b"") -> None:
             rest = rest[pipe.write(rest) :]
 
 
-def _receive(pipe: IO[bytes], *, head_limit: int, body_limit: int) -> tuple[dict[str, object], bytes] | None:
+def _receive(pipe: IO[bytes], *, head_limit: int, body_limit: int) -> tuple[dict[str, object], bytearray] | None:
     """None when the other side has closed. Raises ValueError for what is no frame, or too big a one."""
     lengths = _exactly(pipe, _LENGTHS.size)
     if lengths is None:
@@ -247,7 +247,7 @@ def _receive(pipe: IO[bytes], *, head_limit: int, body_limit: int) -> tuple[dict
     head: object = json.loads(encoded)
     if not isinstance(head, dict):
         raise ValueError("a frame has no head")
-    return cast("dict[str, object]", head), bytes(body)
+    return cast("dict[str, object]", head), body
 
 
 def _exactly(pipe: IO[bytes], size: int) -> bytearray | None:
@@ -275,7 +275,7 @@ def _fields(document: Document) -> dict[str, object]:
     }
 
 
-def _document(fields: dict[str, object], body: bytes, *, raw: RawDocument, limits: Limits) -> Document:
+def _document(fields: dict[str, object], body: bytearray, *, raw: RawDocument, limits: Limits) -> Document:
     """Raises ValueError for a field that is not what it must be."""
     text = body.decode("utf-8", "surrogatepass")
     if len(text) > limits.characters:
@@ -397,12 +397,12 @@ def serve() -> None:
 
 
 def _answer(
-    parse: Callable[..., Document], frame: tuple[dict[str, Any], bytes], *, limits: Limits
+    parse: Callable[..., Document], frame: tuple[dict[str, Any], bytearray], *, limits: Limits
 ) -> tuple[dict[str, object], bytes]:
     head, data = frame
     language = head.pop("language")
     try:
-        document = parse(RawDocument(data=data, **head), language=language)
+        document = parse(RawDocument(data=bytes(data), **head), language=language)
         if len(document.text) > limits.characters:
             return _error("parse", f"more than {limits.characters:,} characters of text"), b""
         fields = _fields(document)
