@@ -244,7 +244,8 @@ def test_one_process_reads_many_files(make: Make) -> None:
 def test_threads_may_share_a_worker(make: Make) -> None:
     worker = make()
     with ThreadPoolExecutor(4) as pool:
-        texts = list(pool.map(lambda _: worker.read(file("well"), language=None).text, range(20)))
+        reads = [pool.submit(worker.read, file("well"), language=None) for _ in range(20)]
+        texts = [read.result().text for read in reads]
     assert sorted(texts) == sorted(f"file {n}" for n in range(1, 21))
 
 
