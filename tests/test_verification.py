@@ -39,10 +39,8 @@ class Shelf:
         return self.infos.get(document, made)
 
 
-def doc(name: str, text: str = QUOTE + ".", **fields: str) -> Document:
-    return Document(
-        id=name, source=name.split("/")[0], path=f"{name.split('/')[-1]}.md", title=name, text=text, **fields
-    )
+def doc(name: str, text: str = QUOTE + ".") -> Document:
+    return Document(id=name, source=name.split("/")[0], path=f"{name.split('/')[-1]}.md", title=name, text=text)
 
 
 def read(document: Document, start: int = 0, end: int | None = None) -> Passage:

@@ -177,6 +177,7 @@ def _word_value(text: str, language: str) -> int | None:
 # --- units ----------------------------------------------------------------------------------------------------------
 
 _TIME: dict[str, str] = {
+    "millisecond": r"milliseconds?|ms|msecs?|millisegundos?|milissegundos?|millisekunden?|millisecondes?|millisecond[oi]",
     "second": r"seconds?|secs?|segundos?|sekunden?|secondes?|second[oi]|seconden?",
     "minute": r"minutes?|mins?|minutos?|minuten?|minut[oi]|minuut",
     "hour": r"hours?|hrs?|h|horas?|stunden?|std\.?|heures?|or[ae]|uur|uren",
@@ -194,6 +195,33 @@ _OTHER_UNITS: dict[str, str] = {
     "percent": r"%|per ?cent|percent|pct\.?|por cento|prozent|por ciento|pour ?cents?|per cento|procent",
     "times": r"times|vezes|mal|veces|fois|volte|keer|x|×",
 }
+_MEASURES = {
+    "°C": r"°\s?C|℃|degrees Celsius|Grad Celsius|graus Celsius|grados Celsius|degrés Celsius",
+    "°F": r"°\s?F|degrees Fahrenheit",
+    "km/h": r"km/h|kph|kilomet(?:re|er)s per hour",
+    "mph": r"mph|miles per hour",
+    "m²": r"m²|sqm|sq\. ?m|m2|square met(?:re|er)s?|Quadratmetern?|metros quadrados|metros cuadrados|mètres carrés|metri quadrati",
+    "m³": r"m³|m3|cubic met(?:re|er)s?|Kubikmetern?",
+    "km": r"km|[Kk]ilomet(?:re|er)s?|Kilometern?|quil[ôó]metros?|kil[óo]metros?|kilomètres?|chilometri?",
+    "cm": r"cm|[Cc]entimet(?:re|er)s?|Zentimetern?|centímetros?|centimètres?|centimetri?",
+    "mm": r"mm|[Mm]illimet(?:re|er)s?|Millimetern?|milímetros?|millimètres?|millimetri?",
+    "m": r"m|[Mm]et(?:re|er)s?|Metern?|metros?|mètres?|metri",
+    "mile": r"miles?",
+    "foot": r"ft|feet|foot",
+    "kg": r"kg|[Kk]ilograms?|[Kk]ilos?|Kilogramm|quilogramas?|kilogramos?|kilogrammes?",
+    "litre": r"[Ll]it(?:re|er)s?|Litern?|litros?|litri",
+    "kWh": r"kWh|kilowatt[- ]hours?|Kilowattstunden?",
+    "MWh": r"MWh|megawatt[- ]hours?|Megawattstunden?",
+    "kW": r"kW|kilowatts?|Kilowatt",
+    "MW": r"MW|megawatts?|Megawatt",
+    "dB": r"dB|decibels?|Dezibel|decib[eé]is|decibelios|décibels",
+    "kHz": r"kHz|kilohertz",
+    "MHz": r"MHz|megahertz",
+    "GHz": r"GHz|gigahertz",
+    "Hz": r"Hz|hertz",
+}
+_MEASURE_RES = tuple((unit, re.compile(rf"[ -]?(?:{words})(?![\w²³])")) for unit, words in _MEASURES.items())
+"""Kept apart and never converted; symbols in their own case."""
 _DATA = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5}
 _DATA_WORDS = {"kilo": "k", "mega": "m", "giga": "g", "tera": "t", "peta": "p"}
 _CURRENCY = {
@@ -220,7 +248,7 @@ _SCALES = {
     r"trillions?|trilhões|billón|billones|billionen": 10**12,
 }
 _SCALE = "|".join(f"(?P<s{i}>{words if i == 0 else f'(?i:{words})'})" for i, words in enumerate(_SCALES))
-_SCALE_RE = re.compile(rf"\s?(?:{_SCALE})(?!\w)(?! de [a-z]+ de)(?: de| d'| di)?")
+_SCALE_RE = re.compile(rf"(?:\s|-(?=[^\W\d_]{{4}}))?(?:{_SCALE})(?!\w)(?! de [a-z]+ de)(?: de| d'| di)?")
 _SCALE_FACTORS = tuple(_SCALES.values())
 _ONLY_MONEY_SCALES = {"m", "M", "b", "B", "K"}
 _UNIT_RES = tuple(
@@ -249,7 +277,7 @@ _MONEY_AFTER = re.compile(
 _MONEY_BEFORE = re.compile(
     r"(?:" + "|".join(f"(?P<{code}>{words})" for code, words in _CURRENCY.items()) + r")\s?[-–]?$", re.IGNORECASE
 )
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_SECONDS = {"millisecond": Fraction(1, 1000), "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _MONTHS_IN = {"month": 1, "quarter": 3, "year": 12}
 
 
@@ -498,7 +526,7 @@ _AND_HALF_WORDS = re.compile(
     re.IGNORECASE,
 )
 _TIME_OF_DAY = re.compile(
-    r"(?<![\w:.,])(?:(?P<h>[01]?\d|2[0-3]|24(?=:00))(?::|(?=\d?\dh)h|[.h](?=\d\d (?:Uhr|heures?|horas)))(?P<m>[0-5]\d)(?![:\d])|(?P<hour>[01]?\d|2[0-4])(?=\s?(?:[ap]\.?m\b|Uhr\b|o'clock)))"
+    r"(?<![\w:.,])(?:(?P<h>[01]?\d|2[0-3]|24(?=:00))(?::|h|\.(?=\d\d (?:Uhr|heures?|horas)))(?P<m>[0-5]\d)(?![:\d])|(?P<hour>[01]?\d|2[0-4])(?=\s?(?:[ap]\.?m\b|Uhr\b|o'clock)))"
     r"\s?(?:(?P<half>[ap])\.?m\b\.?|Uhr\b|h\b|o'clock)?",
     re.IGNORECASE,
 )
@@ -628,6 +656,11 @@ def quantities(text: str, *, language: str | None = None) -> tuple[Quantity, ...
         ):
             continue
         if _MONEY_BEFORE.fullmatch(re.match(r"[^\d-]*", match.group()).group()):  # type: ignore[union-attr]
+            continue
+        quarter = re.fullmatch(r"Q([1-4])", match.group())
+        if quarter is not None:  # the third quarter
+            value, (start, end) = Fraction(int(quarter[1])), match.span()
+            found.append(Quantity(text=match.group(), unit="ordinal", values=(value,), start=start, end=end))
             continue
         found.append(
             Quantity(
@@ -763,7 +796,9 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
             values, end = tuple(v * size for v in values), data.end()
     if unit is None:
         # "twenty-four (24) hours"
-        repeat = re.match(r"\s?\((?:\d+|[^\W\d_]+(?:[- ][^\W\d_]+)?)\)", text[end : end + 40])
+        repeat = re.match(
+            r"\s?\((?:\d+|[^\W\d_]+(?:[- ][^\W\d_]+)?)\)| or (?:more|fewer|less)(?!\w)", text[end : end + 40]
+        )
         at = end + (repeat.end() if repeat else 0)
         for name, pattern in (*_CJK_UNITS, *_UNIT_RES):
             match = pattern.match(text, at)
@@ -772,6 +807,12 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
                 half = _AND_A_HALF.match(text, end) if name in _TIME else None
                 if half is not None:  # "dois anos e meio"
                     values, end = tuple(v + Fraction(1, 2) for v in values), half.end()
+                break
+    if unit is None:
+        for name, pattern in _MEASURE_RES:
+            match = pattern.match(text, end)
+            if match is not None:
+                unit, end = name, match.end()
                 break
     if unit is None and languages[0] in ("en", "de", "nl"):
         adjective = _ADJECTIVE.match(text, end)
@@ -1027,6 +1068,7 @@ def units_in(text: str) -> tuple[str, ...]:
     """The unit classes that a text names, as a table's header 'Price (EUR)' does."""
     found = [unit for unit, words in (*_TIME.items(), *_OTHER_UNITS.items()) if _names_unit(words, text)]
     found += [code for code, words in _CURRENCY.items() if _names_unit(words, text)]
+    found += [unit for unit, words in _MEASURES.items() if re.search(rf"(?<!\w)(?:{words})(?![\w²³/])", text)]
     if "business day" in found:
         found = [u for u in found if u != "day"]
     return tuple(found)

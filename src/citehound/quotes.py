@@ -206,6 +206,13 @@ def fragments(quote: str) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
+def unwrapped(quote: str) -> str | None:
+    """A quote without the quotation marks around all of it, or None when it has none."""
+    stripped = quote.strip()
+    first, last = fold(stripped[:1]).text, fold(stripped[-1:]).text
+    return stripped[1:-1] if len(stripped) > 2 and first == last and first in ("'", '"') else None
+
+
 def words(text: str) -> int:
     return sum(1 for token in text.split() if any(c.isalnum() for c in token))
 

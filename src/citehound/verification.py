@@ -42,6 +42,7 @@ from .quotes import (
     is_whole,
     line_at,
     sentence_at,
+    unwrapped,
     without_spaces,
     words,
 )
@@ -444,9 +445,15 @@ def check_quote(quote: str, document: Document, library: _Library) -> tuple[Plac
     parts = fragments(quote)
     if not parts:
         return None, "no quote", "copy the words that show the claim"
-    place = find_quote(
-        document, library.folded(document.id), quote, was_read=lambda span: library.was_read(document.id, span)
-    )
+
+    def find(words: str) -> Place | None:
+        folded = library.folded(document.id)
+        return find_quote(document, folded, words, was_read=lambda span: library.was_read(document.id, span))
+
+    place = find(quote)
+    inner = unwrapped(quote)
+    if place is None and inner is not None:
+        place, parts = find(inner), fragments(inner)
     if place is None:
         if not library.touched(document.id):
             return None, "not read in this run", "read the document before citing it"
@@ -584,7 +591,8 @@ def check_quantities(
     shares = {s.values[0] for s in stated if s.unit == "share"}
     names |= {m.group() for m in _RATIO.finditer(text) if int(m[2]) and Fraction(int(m[1]), int(m[2])) in shares}
     text = _RATIO.sub(lambda m: m.group() if m.group() in names else f"{m[1]} / {m[2]}", fold(text).text)
-    found = quantities(text, language=_language(text, fallback))
+    language = _language(text, fallback)
+    found = quantities(text, language=language)
     rates = [q for q in found if q.unit.startswith("rate")]  # of "every 12 months" the rate has to stand, in any words
     claimed = [q for q in found if not any(r is not q and r.start <= q.start and q.end <= r.end for r in rates)]
     exempt = exempt_spans(text, cited)
@@ -601,7 +609,7 @@ def check_quantities(
         if match:
             if all(converted(q, s) for s in match):
                 notes.append(f"converted: {q.text!r} stands as {match[0].text!r}")
-        elif not _is_bare(text, q, stated) and not is_derived(q, expressions, stated):
+        elif not _is_bare(text, q, stated, language) and not is_derived(q, expressions, stated):
             wrong.append(q)
     return wrong, notes
 
@@ -630,9 +638,13 @@ def check_nouns(text: str, cited: Sequence[_Cited], *, fallback: str | None = No
     return notes
 
 
-def _is_bare(text: str, quantity: Quantity, stated: Sequence[Quantity]) -> bool:
-    """True for a number without a noun ('the policy asks for 24.') whose value is stated in some unit."""
-    if quantity.unit != "count" or re.match(r"\s*[^\W\d_]", text[quantity.end :]):
+def _is_bare(text: str, quantity: Quantity, stated: Sequence[Quantity], language: str | None) -> bool:
+    """True for a number without a noun ('it asks for 24.', 'five of which') whose value is stated in some unit."""
+    following = re.match(r"\s*([^\W\d_]+)", text[quantity.end :])
+    if quantity.unit != "count" or (following is not None and not is_common(following[1], language=language)):
+        return False
+    ahead = re.match(r"(?:\s*[^\W\d_]+){0,4}", text[quantity.end :])
+    if ahead is not None and units_in(ahead.group()):
         return False
     return any(s.values and not s.unit.startswith("rate") and s.values[0] in quantity.values for s in stated)
 

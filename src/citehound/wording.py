@@ -93,9 +93,10 @@ def guess_languages(text: str) -> tuple[str, ...]:
     return tuple(code for code, score in scores.items() if score == best) if best else ()
 
 
-def is_common(word: str) -> bool:
-    """True for a function word of any of the languages."""
-    return any(word.casefold() in common for common in _COMMON_SETS.values())
+def is_common(word: str, *, language: str | None = None) -> bool:
+    """True for a function word of the language (without one: of any)."""
+    known = (_COMMON_SETS[language],) if language in _COMMON_SETS and language else _COMMON_SETS.values()
+    return any(word.casefold() in common for common in known)
 
 
 def stems(text: str, *, language: str | None = None) -> tuple[str, ...]:
