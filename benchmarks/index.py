@@ -1,20 +1,32 @@
 """Measures the embedded index beside SQLite FTS5: indexing, search with and without a filter, opening.
 
-Both get the same passages and the same queries (any word may match, best by BM25, six hits with snippets). FTS5 filters
-by columns of a joined table, as one does with it. Options: --sizes, --queries, --json.
+All get the same passages and the same queries: any word may match, stemmed, best six by BM25 with the same weights, of
+current documents only, with snippets. Citehound does more: it searches titles and metadata too, shows at most two
+passages of a document, and counts the superseded documents that would have been among the hits. FTS5 is measured twice:
+
+- `fts5` filters by columns of a joined table, as one does with it (the fastest of four ways to write that query);
+- `fts5 marks` has the filter values as words of an indexed column and asks for them in the query, the best that can be
+  done with it; only values known as whole words can be filtered so.
+
+Engines take turns for some rounds, and of each query the best time counts, which a busy machine blurs least; `cold` is
+the filtered search of the first round, right after opening. With --cache a folder keeps what was built for later runs.
+Options: --sizes, --queries, --rounds, --cache, --json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+import shutil
 import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from citehound.documents import Chunk, Document
@@ -24,6 +36,9 @@ from citehound.index.embedded import EmbeddedIndex
 PER_DOCUMENT = 20
 SUPPLIERS = 50
 SYLLABLES = "ba co di fu ge hi jo ka le mi no pa qua re si to ul ve wa xi yo za bra cle dro fli gro pre sto".split()  # noqa: SIM905
+
+
+Search = Callable[[str, str | None], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +53,19 @@ class Row:
     filtered_p50: float
     filtered_p95: float
     filtered_cpu_p95: float
-    """The same as CPU time of the searching thread, which a busy machine does not blur."""
+    """The same as CPU time of the searching thread."""
+    filtered_cold_p95: float
     open_seconds: float
     open_and_search_seconds: float
     megabytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    name: str
+    build: Callable[[Path, int], None]
+    open: Callable[[Path], tuple[Search, Callable[[], None]]]
+    """Gives a search, and what closes it again."""
 
 
 class Words:
@@ -108,184 +132,249 @@ def entries(passages: int) -> Iterator[IndexEntry]:
         )
 
 
-def measure(search: Callable[[str, str | None], int], queries: list[str]) -> tuple[float, float, float, float, float]:
-    """Milliseconds: p50 and p95 without, p50 and p95 with a filter, p95 of the CPU time with a filter."""
-    found: list[float] = []
-    for filtered in (False, True):
-        for query in queries[:10]:
-            search(query, "supplier 7" if filtered else None)
-        spent: list[float] = []
-        cpu: list[float] = []
-        for at, query in enumerate(queries):
-            started, busy = time.perf_counter(), time.thread_time()
-            search(query, f"supplier {at % SUPPLIERS}" if filtered else None)
-            spent.append((time.perf_counter() - started) * 1000)
-            cpu.append((time.thread_time() - busy) * 1000)
-        spent.sort()
-        found += [spent[len(spent) // 2], spent[int(len(spent) * 0.95)]]
-        if filtered:
-            found.append(sorted(cpu)[int(len(cpu) * 0.95)])
-    return found[0], found[1], found[2], found[3], found[4]
+@dataclass(kw_only=True)
+class Times:
+    """Milliseconds of every query, the best of all rounds."""
+
+    plain: list[float]
+    filtered: list[float]
+    cpu: list[float]
+    cold: list[float]
+
+    @classmethod
+    def of(cls, count: int) -> Times:
+        return cls(plain=[math.inf] * count, filtered=[math.inf] * count, cpu=[math.inf] * count, cold=[])
+
+    def round(self, search: Search, queries: Sequence[str]) -> None:
+        first = not self.cold
+        for filtered in (True, False):
+            for at, query in enumerate(queries):
+                supplier = f"supplier {at % SUPPLIERS}" if filtered else None
+                started, busy = time.perf_counter(), time.thread_time()
+                search(query, supplier)
+                cpu = (time.thread_time() - busy) * 1000
+                spent = (time.perf_counter() - started) * 1000
+                if not filtered:
+                    self.plain[at] = min(self.plain[at], spent)
+                    continue
+                self.filtered[at] = min(self.filtered[at], spent)
+                self.cpu[at] = min(self.cpu[at], cpu)
+                if first:
+                    self.cold.append(spent)
+
+
+def share(times: Sequence[float], part: float) -> float:
+    return sorted(times)[int(len(times) * part)]
 
 
 def size_of(folder: Path) -> float:
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
 
 
-def citehound(folder: Path, passages: int, queries: list[str]) -> Row:
-    started = time.perf_counter()
-    with EmbeddedIndex(folder, write=True) as writer:
+def build_citehound(folder: Path, passages: int) -> None:
+    with EmbeddedIndex(folder / "index", write=True) as writer:
         for entry in entries(passages):
             writer.add([entry])
-    indexing = time.perf_counter() - started
-    started = time.perf_counter()
-    index = EmbeddedIndex(folder)
-    opening = time.perf_counter() - started
+
+
+def open_citehound(folder: Path) -> tuple[Search, Callable[[], None]]:
+    index = EmbeddedIndex(folder / "index")
 
     def search(query: str, supplier: str | None) -> int:
         filters = {"supplier": supplier} if supplier is not None else None
         return len(index.search(query, principal=OWNER, source="docs", filters=filters).hits)
 
-    search(queries[0], None)
-    first = time.perf_counter() - started
-    p50, p95, filtered_p50, filtered_p95, filtered_cpu = measure(search, queries)
-    index.close()
-    return Row(
-        passages=passages,
-        engine="citehound",
-        passages_per_second=passages / indexing,
-        p50=p50,
-        p95=p95,
-        filtered_p50=filtered_p50,
-        filtered_p95=filtered_p95,
-        filtered_cpu_p95=filtered_cpu,
-        open_seconds=opening,
-        open_and_search_seconds=first,
-        megabytes=size_of(folder),
-    )
+    return search, index.close
 
 
+PASSAGES = """
+CREATE TABLE passages (rowid INTEGER PRIMARY KEY, document TEXT, source TEXT, status TEXT, supplier TEXT, start INTEGER,
+finish INTEGER)
+"""
+FTS_TABLE = "CREATE VIRTUAL TABLE words USING fts5({columns}, tokenize = 'porter unicode61 remove_diacritics 2')"
 FTS_SEARCH = """
-SELECT p.document, p.start, p.finish, snippet(words, 1, '', '', '…', 40), bm25(words, 1.2, 1.0)
+SELECT p.document, p.start, p.finish, snippet(words, 1, '', '', '…', 40), bm25(words, 1.2, 1.0, 0.0)
 FROM words JOIN passages p ON p.rowid = words.rowid
-WHERE words MATCH ? AND p.source = ? AND p.status = 'current' {filter} ORDER BY bm25(words, 1.2, 1.0) LIMIT 6
+WHERE words MATCH ? {more} ORDER BY bm25(words, 1.2, 1.0, 0.0) LIMIT 6
 """
 
 
-def fts5(folder: Path, passages: int, queries: list[str]) -> Row:
-    path = folder / "fts.db"
-    started = time.perf_counter()
-    db = sqlite3.connect(path)
+def build_fts(folder: Path, passages: int, *, marked: bool) -> None:
+    db = sqlite3.connect(folder / "fts.db")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
-    db.execute(
-        "CREATE TABLE passages (rowid INTEGER PRIMARY KEY, document TEXT, source TEXT, status TEXT, supplier TEXT,"
-        " start INTEGER, finish INTEGER)"
-    )
-    db.execute(
-        "CREATE VIRTUAL TABLE words USING fts5(context, text, tokenize = 'porter unicode61 remove_diacritics 2')"
-    )
+    db.execute(PASSAGES)
+    db.execute(FTS_TABLE.format(columns="context, text, marks" if marked else "context, text"))
     row = 0
     for entry in entries(passages):
+        supplier, status = entry.document.metadata["supplier"], entry.document.metadata["status"]
         for chunk in entry.chunks:
             row += 1
-            metadata = entry.document.metadata
             db.execute(
                 "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (row, chunk.document, "docs", metadata["status"], metadata["supplier"], chunk.start, chunk.end),
+                (row, chunk.document, "docs", status, supplier, chunk.start, chunk.end),
             )
-            db.execute("INSERT INTO words (rowid, context, text) VALUES (?, ?, ?)", (row, chunk.context, chunk.text))
+            values: list[str | int] = [row, chunk.context, chunk.text]
+            if marked:
+                values.append(f"xsource xdocs xstatus{status} {mark(supplier)}")
+            db.execute(
+                f"INSERT INTO words (rowid, context, text{', marks' if marked else ''})"
+                f" VALUES ({', '.join('?' * len(values))})",
+                values,
+            )
     db.execute("CREATE INDEX by_supplier ON passages (source, supplier, status)")
     db.commit()
     db.execute("INSERT INTO words (words) VALUES ('optimize')")
     db.commit()
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
-    indexing = time.perf_counter() - started
-    started = time.perf_counter()
-    db = sqlite3.connect(path)
-    db.execute("SELECT count(*) FROM (SELECT 1 FROM passages LIMIT 1)").fetchone()
-    opening = time.perf_counter() - started
+
+
+def mark(supplier: str) -> str:
+    return "x" + supplier.replace(" ", "")
+
+
+def open_fts(folder: Path, *, marked: bool) -> tuple[Search, Callable[[], None]]:
+    db = sqlite3.connect(folder / "fts.db")
+    joined = FTS_SEARCH.format(more="AND p.source = ? AND p.status = 'current'")
+    narrowed = FTS_SEARCH.format(more="AND p.source = ? AND p.status = 'current' AND p.supplier = ?")
+    whole = FTS_SEARCH.format(more="")
 
     def search(query: str, supplier: str | None) -> int:
         words = " OR ".join(f'"{word}"' for word in query.split())
+        if marked:
+            wanted = "xdocs AND xstatuscurrent" + (f" AND {mark(supplier)}" if supplier is not None else "")
+            return len(db.execute(whole, (f"(marks : ({wanted})) AND ({{context text}} : ({words}))",)).fetchall())
         if supplier is None:
-            return len(db.execute(FTS_SEARCH.format(filter=""), (words, "docs")).fetchall())
-        sql = FTS_SEARCH.format(filter="AND p.supplier = ?")
-        return len(db.execute(sql, (words, "docs", supplier)).fetchall())
+            return len(db.execute(joined, (words, "docs")).fetchall())
+        return len(db.execute(narrowed, (words, "docs", supplier)).fetchall())
 
-    search(queries[0], None)
-    first = time.perf_counter() - started
-    p50, p95, filtered_p50, filtered_p95, filtered_cpu = measure(search, queries)
-    db.close()
-    return Row(
-        passages=passages,
-        engine=f"fts5 {sqlite3.sqlite_version}",
-        passages_per_second=passages / indexing,
-        p50=p50,
-        p95=p95,
-        filtered_p50=filtered_p50,
-        filtered_p95=filtered_p95,
-        filtered_cpu_p95=filtered_cpu,
-        open_seconds=opening,
-        open_and_search_seconds=first,
-        megabytes=size_of(folder),
+    return search, db.close
+
+
+ENGINES = (
+    Engine(name="citehound", build=build_citehound, open=open_citehound),
+    Engine(name="fts5", build=partial(build_fts, marked=False), open=partial(open_fts, marked=False)),
+    Engine(name="fts5 marks", build=partial(build_fts, marked=True), open=partial(open_fts, marked=True)),
+)
+
+
+def built(engine: Engine, folder: Path, passages: int) -> float:
+    """Builds unless it was built before; gives passages per second."""
+    record = folder / "built.json"
+    if not record.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        started = time.perf_counter()
+        engine.build(folder, passages)
+        record.write_text(json.dumps({"seconds": time.perf_counter() - started}), "utf-8")
+    return passages / float(json.loads(record.read_text("utf-8"))["seconds"])
+
+
+def measured(folder: Path, passages: int, queries: Sequence[str], *, rounds: int) -> list[Row]:
+    speeds = [built(engine, folder / f"{engine.name} {passages}", passages) for engine in ENGINES]
+    opened: list[tuple[float, float]] = []
+    searches: list[Search] = []
+    closes: list[Callable[[], None]] = []
+    for engine in ENGINES:
+        started = time.perf_counter()
+        search, close = engine.open(folder / f"{engine.name} {passages}")
+        opening = time.perf_counter() - started
+        search(queries[0], None)
+        opened.append((opening, time.perf_counter() - started))
+        searches.append(search)
+        closes.append(close)
+    times = [Times.of(len(queries)) for _ in ENGINES]
+    for _ in range(rounds):
+        for search, taken in zip(searches, times, strict=True):
+            taken.round(search, queries)
+    for close in closes:
+        close()
+    return [
+        Row(
+            passages=passages,
+            engine=engine.name,
+            passages_per_second=speed,
+            p50=share(taken.plain, 0.5),
+            p95=share(taken.plain, 0.95),
+            filtered_p50=share(taken.filtered, 0.5),
+            filtered_p95=share(taken.filtered, 0.95),
+            filtered_cpu_p95=share(taken.cpu, 0.95),
+            filtered_cold_p95=share(taken.cold, 0.95),
+            open_seconds=opening,
+            open_and_search_seconds=first,
+            megabytes=size_of(folder / f"{engine.name} {passages}"),
+        )
+        for engine, speed, (opening, first), taken in zip(ENGINES, speeds, opened, times, strict=True)
+    ]
+
+
+HEAD = "passages engine passages/s p50 p95 p50+f p95+f cpu95+f cold95+f open_s search_s MB".split()  # noqa: SIM905
+    "passages",
+    "engine",
+    "passages/s",
+    "p50",
+    "p95",
+    "p50 filter",
+    "p95 filter",
+    "CPU p95 f.",
+    "cold p95 f.",
+    "open s",
+    "+search s",
+    "MB",
+]
+
+
+def cells(row: Row) -> list[str]:
+    times = (
+        row.p50,
+        row.p95,
+        row.filtered_p50,
+        row.filtered_p95,
+        row.filtered_cpu_p95,
+        row.filtered_cold_p95,
     )
+    return [
+        f"{row.passages}",
+        row.engine,
+        f"{row.passages_per_second:.0f}",
+        *(f"{t:.2f} ms" for t in times),
+        f"{row.open_seconds:.3f}",
+        f"{row.open_and_search_seconds:.3f}",
+        f"{row.megabytes:.0f}",
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="20000,200000", help="numbers of passages, separated by commas")
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep what was built here, and use it again")
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON; - is stdout")
     options = parser.parse_args()
     words = Words(1)
     queries = [words.query() for _ in range(options.queries)]
     rows: list[Row] = []
     out = sys.stderr if options.json == "-" else sys.stdout
-    head = (
-        "passages",
-        "engine",
-        "passages/s",
-        "p50",
-        "p95",
-        "p50 filter",
-        "p95 filter",
-        "CPU p95 f.",
-        "open s",
-        "+search s",
-        "MB",
-    )
-    print(" ".join(f"{h:>12}" for h in head), file=out, flush=True)
-    for size in (int(s) for s in str(options.sizes).split(",")):
-        pair: list[Row] = []
-        for engine in (citehound, fts5):
-            with tempfile.TemporaryDirectory() as folder:
-                row = engine(Path(folder) / "index" if engine is citehound else Path(folder), size, queries)
-            pair.append(row)
-            rows.append(row)
-            cells = (
-                f"{row.passages}",
-                row.engine,
-                f"{row.passages_per_second:.0f}",
-                f"{row.p50:.2f} ms",
-                f"{row.p95:.2f} ms",
-                f"{row.filtered_p50:.2f} ms",
-                f"{row.filtered_p95:.2f} ms",
-                f"{row.filtered_cpu_p95:.2f} ms",
-                f"{row.open_seconds:.3f}",
-                f"{row.open_and_search_seconds:.3f}",
-                f"{row.megabytes:.0f}",
-            )
-            print(" ".join(f"{c:>12}" for c in cells), file=out, flush=True)
-        ours, theirs = pair
-        print(
-            f"{size} passages: p95 is {theirs.p95 / ours.p95:.1f}x faster than FTS5 without,"
-            f" {theirs.filtered_p95 / ours.filtered_p95:.1f}x with a filter"
-            f" ({theirs.filtered_cpu_p95 / ours.filtered_cpu_p95:.1f}x by CPU time)",
-            file=out,
-            flush=True,
-        )
+    print(f"SQLite {sqlite3.sqlite_version}", file=out)
+    print(" ".join(f"{h:>11}" for h in HEAD), file=out, flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder: Path = options.cache or Path(temporary)
+        for size in (int(s) for s in str(options.sizes).split(",")):
+            found = measured(folder, size, queries, rounds=max(1, options.rounds))
+            rows += found
+            for row in found:
+                print(" ".join(f"{c:>11}" for c in cells(row)), file=out, flush=True)
+            ours = found[0]
+            for other in found[1:]:
+                print(
+                    f"{size} passages: p95 is {other.p95 / ours.p95:.1f}x faster than {other.engine} without,"
+                    f" {other.filtered_p95 / ours.filtered_p95:.1f}x with a filter"
+                    f" ({other.filtered_cpu_p95 / ours.filtered_cpu_p95:.1f}x by CPU time)",
+                    file=out,
+                    flush=True,
+                )
     if options.json:
         text = json.dumps({"rows": [asdict(row) for row in rows]}, indent=2)
         if options.json == "-":

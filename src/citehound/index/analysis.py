@@ -207,7 +207,7 @@ class Matcher(Generic[T]):
         self._stemmers = [_stemmer(code) for code in dict.fromkeys(["", known_language(language)])]
         self._known: dict[str, tuple[str, T] | None] = {}
         # Stemmers work on endings: a word that begins otherwise than a term does not have it.
-        heads = {term[: 3 if len(term) > 3 else 2] for term in values if term.isascii()}
+        heads = {term[: 4 if len(term) > 5 else 3 if len(term) > 3 else 2] for term in values if term.isascii()}
         self._heads = [head for head in heads if not any(head[:size] in heads for size in range(1, len(head)))]
 
     def places(self, text: str) -> list[tuple[int, int, str, T]]:

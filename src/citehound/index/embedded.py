@@ -22,6 +22,7 @@ import secrets
 import shutil
 import sqlite3
 import struct
+import tempfile
 import threading
 import zlib
 from collections import Counter, OrderedDict, defaultdict
@@ -29,7 +30,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -39,6 +39,7 @@ from tantivy import Occur, Query
 
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section
 from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
+from ..readonly import borrowed, readable, writable
 from . import FileState, IndexEntry, Principal
 from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
 from .locking import WriteLock
@@ -53,7 +54,6 @@ FALLBACK_LANGUAGE = "en"
 _BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
 _EXACT_BOOST = 0.4
 _MAX_TERMS = 40
-_by_rank = itemgetter(0, 1, 2)
 _MOST_COLLECTED = 20_000
 _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
@@ -263,6 +263,7 @@ class EmbeddedIndex:
         self._db: sqlite3.Connection | None = None
         self._index: tantivy.Index | None = None
         self._inode = 0
+        self._stand_in: tempfile.TemporaryDirectory[str] | None = None
         try:
             if write:
                 self._open_for_writing(lock_seconds)
@@ -362,11 +363,17 @@ class EmbeddedIndex:
     def _connect(self, *, write: bool) -> None:
         with _corrupt_if_broken():
             self._inode = self._db_path.stat().st_ino
-            self._db = sqlite3.connect(self._db_path, isolation_level=None, check_same_thread=False, timeout=10.0)
-            self._db.execute("PRAGMA synchronous = FULL")
-            if not write:
+            where, uri = (str(self._db_path), False) if write else readable(self._db_path)
+            self._db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, timeout=10.0, uri=uri)
+            if write:
+                self._db.execute("PRAGMA synchronous = FULL")
+            else:
                 self._db.execute("PRAGMA query_only = ON")
-            self._index = tantivy.Index.open(str(self._terms))
+            terms = str(self._terms)
+            if not write and not writable(self._terms / ".tantivy-meta.lock"):
+                self._stand_in = borrowed(self._terms)
+                terms = self._stand_in.name
+            self._index = tantivy.Index.open(terms)
             self._index.config_reader("manual")
             self._index.reload()
 
@@ -377,6 +384,9 @@ class EmbeddedIndex:
         self._index = None
         self._writer = None
         self._snapshot = None
+        if self._stand_in is not None:
+            self._stand_in.cleanup()
+            self._stand_in = None
         self._cache.clear()
         self._cached_chars = 0
 
@@ -863,7 +873,8 @@ class EmbeddedIndex:
             most = max(known.values())
             if most:
                 stems_ = tuple(s for s in term.stems if known[s])
-                found.append((most, QueryTerm(stems=stems_, exact=term.exact)))
+                same = len(stems_) == len(term.stems)
+                found.append((most, term if same else QueryTerm(stems=stems_, exact=term.exact)))
         found.sort(key=lambda pair: pair[0])
         kept = found[:_MAX_TERMS]
         if total > 1000:
@@ -884,24 +895,25 @@ class EmbeddedIndex:
             result = look.searcher.search(query, limit=limit, count=False)
             pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
             keys = cast("list[int]", look.searcher.fast_field_values("chunk", [address for _, address in pairs]))
-            rows: list[tuple[float, str, int, _Head, float]] = []
-            for (score, _), key in zip(pairs, keys, strict=True):
-                head = by_row.get(key >> _ORDINAL_BITS)
-                if head is not None:
-                    rows.append((-round(score, 5), head.id, key & mask, head, score))
-            rows.sort(key=_by_rank)
+            rows = [(-round(score, 5), key, score) for (score, _), key in zip(pairs, keys, strict=True)]
+            if len({rounded for rounded, _, _ in rows}) < len(rows):
+                rows = [row for row in rows if row[1] >> _ORDINAL_BITS in by_row]
+                rows.sort(key=lambda row: (row[0], by_row[row[1] >> _ORDINAL_BITS].id, row[1]))
             taken: list[tuple[float, _Head, int]] = []
             gone: set[str] = set()
             count: dict[str, int] = {}
             lowest = 0.0
-            for rounded, document, ordinal, head, score in rows:
+            for rounded, key, score in rows:
                 if len(taken) >= k and rounded > lowest:
                     break
-                if document in hidden:
-                    gone.add(document)
-                elif len(taken) < k and count.get(document, 0) < per_document:
-                    count[document] = count.get(document, 0) + 1
-                    taken.append((score, head, ordinal))
+                head = by_row.get(key >> _ORDINAL_BITS)
+                if head is None:
+                    continue
+                if head.id in hidden:
+                    gone.add(head.id)
+                elif len(taken) < k and count.get(head.row, 0) < per_document:
+                    count[head.row] = count.get(head.row, 0) + 1
+                    taken.append((score, head, key & mask))
                     lowest = rounded
             if len(taken) >= k or len(pairs) < limit or limit >= _MOST_COLLECTED:
                 return taken, len(gone)
