@@ -156,3 +156,15 @@ def test_a_claim_gets_the_verdict_of_a_careful_person(case: dict[str, Any]) -> N
 def test_the_table_is_large_and_its_names_are_unique() -> None:
     assert len(CASES) >= 60
     assert len({c["name"] for c in CASES}) == len(CASES)
+
+
+def test_a_copied_sentence_is_verified_in_every_document_of_the_table() -> None:
+    for document in SHELF.parsed.values():
+        if not SHELF.info(document.id).current:
+            continue
+        found = re.split(r"(?<=[.!?])\s+|\n(?![a-z\d(])", document.text)
+        sentences = [s.strip() for s in found if len(s.split()) >= 4 and any(c.isalpha() for c in s)]
+        for sentence in sentences:
+            draft = {"claims": [{"text": sentence, "citations": [{"document": document.id, "quote": sentence}]}]}
+            checked = check(Draft.model_validate(draft), Evidence(passages=(passage(document.id),)), SHELF)
+            assert checked.claims[0].status == "verified", (document.id, checked.claims[0])
