@@ -310,19 +310,6 @@ def measured(folder: Path, passages: int, queries: Sequence[str], *, rounds: int
 
 
 HEAD = "passages engine passages/s p50 p95 p50+f p95+f cpu95+f cold95+f open_s search_s MB".split()  # noqa: SIM905
-    "passages",
-    "engine",
-    "passages/s",
-    "p50",
-    "p95",
-    "p50 filter",
-    "p95 filter",
-    "CPU p95 f.",
-    "cold p95 f.",
-    "open s",
-    "+search s",
-    "MB",
-]
 
 
 def cells(row: Row) -> list[str]:
