@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from citehound import corpus as corpus_module
 from citehound.config import Config, SourceConfig
 from citehound.corpus import Corpus, SyncReport, find_section
-from citehound.documents import Document, Section
+from citehound.documents import Document, RawDocument, Section
 from citehound.errors import (
     ConfigError,
     IndexCorrupt,
@@ -25,6 +25,7 @@ from citehound.errors import (
 )
 from citehound.events import Event, Progress
 from citehound.index import OWNER
+from citehound.parsing.worker import Worker
 
 Write = Callable[[str, str], None]
 
@@ -84,10 +85,10 @@ def test_unchanged_files_are_not_parsed_again(corpus: Corpus, write: Write, monk
     write("policies/a.md", "# A\n\nEncryption.\n")
     corpus.sync()
 
-    def parse(*_: object, language: str | None) -> Document:
+    def read(self: Worker, raw: RawDocument, *, language: str | None) -> Document:
         raise AssertionError("parsed again")
 
-    monkeypatch.setattr(corpus_module, "parse", parse)
+    monkeypatch.setattr(Worker, "read", read)
     assert statuses(corpus.sync()) == {"policies/a.md": "unchanged"}
 
 
@@ -134,20 +135,20 @@ def test_a_file_that_cannot_be_read_is_skipped_or_failed_and_tried_again(
 ) -> None:
     write("policies/a.md", "# A\n\nEncryption.\n")
     write("policies/bad.md", "# Bad\n\nEncryption.\n")
-    real = corpus_module.parse
+    real = Worker.read
 
-    def parse(raw: corpus_module.RawDocument, *, language: str | None = None) -> Document:
+    def read(self: Worker, raw: RawDocument, *, language: str | None) -> Document:
         if raw.path == "bad.md":
             raise ZeroDivisionError("a fault\nof the parser")
-        return real(raw, language=language)
+        return real(self, raw, language=language)
 
-    monkeypatch.setattr(corpus_module, "parse", parse)
+    monkeypatch.setattr(Worker, "read", read)
     for _ in range(2):
         report = corpus.sync()
         bad = next(f for f in report.files if f.path == "bad.md")
         assert (bad.status, bad.reason) == ("failed", "ZeroDivisionError: a fault of the parser")
     assert hits(corpus, "encryption") == ["policies/a"]
-    monkeypatch.setattr(corpus_module, "parse", real)
+    monkeypatch.setattr(Worker, "read", real)
     assert statuses(corpus.sync()) == {"policies/a.md": "unchanged", "policies/bad.md": "indexed"}
 
 

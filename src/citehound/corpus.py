@@ -7,16 +7,17 @@ import hashlib
 import json
 import os
 import re
+import sys
 import threading
 import time
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from .config import Config, SourceConfig
 from .documents import (
@@ -32,7 +33,6 @@ from .documents import (
 from .errors import (
     CitehoundError,
     ConfigError,
-    IndexUnusable,
     ParseError,
     UnknownDocument,
     UnknownSection,
@@ -40,12 +40,10 @@ from .errors import (
     UsageError,
 )
 from .events import Emit, Progress, nowhere
-from .index import FileState, IndexEntry, Lexicon, Principal
-from .parsing import Unsupported, parse
+from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Principal
+from .parsing import Unsupported
+from .parsing.worker import Worker
 from .sources import SkippedFile
-
-if TYPE_CHECKING:  # tantivy is loaded when an index is opened
-    from .index.embedded import EmbeddedIndex
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -123,7 +121,7 @@ class Corpus:
         self._lock_seconds = lock_seconds
         self._folder = config.state / "index"
         self._mutex = threading.RLock()
-        self._index: EmbeddedIndex | None = None
+        self._index: Index | None = None
         self._folded: dict[tuple[str, int, int], _FoldedText] = {}
 
     @classmethod
@@ -149,9 +147,9 @@ class Corpus:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said of the index as it was opened."""
-        return self._index.warnings if self._index is not None else ()
+        return tuple(self._index.warnings) if self._index is not None else ()
 
-    def _reader(self) -> EmbeddedIndex:
+    def _reader(self) -> Index:
         from .index.embedded import EmbeddedIndex
 
         with self._mutex:
@@ -192,8 +190,8 @@ class Corpus:
         index = EmbeddedIndex(
             self._folder, write=True, lock_seconds=self._lock_seconds, language=self._config.index.language
         )
-        with index:
-            reports = _Sync(config=self._config, index=index, emit=emit).run()
+        with index, Worker() as worker:
+            reports = _Sync(config=self._config, index=index, emit=emit, worker=worker).run()
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
 
     # -- asking
@@ -426,16 +424,18 @@ class _Sync:
     """One run over all sources."""
 
     config: Config
-    index: EmbeddedIndex
+    index: Index
     emit: Emit
+    worker: Worker
+    """Reads each file in a process of its own, within limits."""
     reports: list[FileReport] = field(default_factory=list[FileReport])
     done: int = 0
     total: int = 0
     committed: float = field(default_factory=time.monotonic)
     taken: dict[str, str] = field(default_factory=dict[str, str])
     """Document id to the path that has it."""
-    own_ids: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """(source, id given in front matter) to the first document that has it."""
+    declared: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(source, id given in front matter) of what was indexed in this run."""
 
     def run(self) -> list[FileReport]:
         self.total = sum(_count_files(self._root(source)) for source in self.config.sources)
@@ -447,6 +447,7 @@ class _Sync:
         for source in self.config.sources:
             self._source(source)
         self.index.commit()
+        self._warn_of_shared_ids()
         self.total = self.done
         self.emit(Progress(done=self.done, total=self.total, what="done"))
         return self.reports
@@ -472,6 +473,25 @@ class _Sync:
                 self._drop(state)
             elif path not in seen:
                 self._remove(state, reason=None)
+
+    def _warn_of_shared_ids(self) -> None:
+        """Every document that gives in its front matter the id that another one gives is reported with a warning."""
+        if not self.declared:
+            return
+        having: dict[tuple[str, str], list[str]] = {}
+        for info in self.index.list_documents(principal=OWNER, only_current=False, limit=sys.maxsize).documents:
+            key = (info.source, info.metadata.get("declared_id", "").strip())
+            if key in self.declared:
+                having.setdefault(key, []).append(info.document)
+        warnings: dict[str, str] = {}
+        for (_, own), documents in having.items():
+            for document in documents if len(documents) > 1 else ():
+                others = [repr(other) for other in documents if other != document]
+                shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+                warnings[document] = f"its front matter gives the id {own!r}, as does {shown}; ids come from paths"
+        for at, report in enumerate(self.reports):
+            if report.status in ("indexed", "unchanged") and (warning := warnings.get(report.document or "")):
+                self.reports[at] = replace(report, warnings=(*report.warnings, warning))
 
     def _progress(self, what: str) -> None:
         self.done += 1
@@ -516,11 +536,12 @@ class _Sync:
                 source=source.name, path=raw.path, status="skipped", document=None, reason=_one_line(str(error))
             )
         except ParseError as error:
-            return self._failed(raw, reason=_one_line(str(error)), state=state)
-        except IndexUnusable:
+            return self._failed(raw, reason=_one_line(str(error)), state=state, before=before)
+        except CitehoundError:
             raise
-        except Exception as error:  # a parser's fault with one file never ends the run
-            return self._failed(raw, reason=_one_line(f"{type(error).__name__}: {error}"), state=state)
+        except Exception as error:  # a fault with one file never ends the run
+            reason = _one_line(f"{type(error).__name__}: {error}")
+            return self._failed(raw, reason=reason, state=state, before=before)
         if before is not None and before.document != raw.id:
             self.index.remove([before.document])
         self.index.add([entry])
@@ -529,22 +550,16 @@ class _Sync:
     def _parsed(self, raw: RawDocument, *, source: SourceConfig, state: FileState) -> tuple[IndexEntry, FileReport]:
         from .chunking import chunk
 
-        document = parse(raw, language=source.language or self.config.index.language)
-        if document.id != raw.id or document.source != source.name:
-            raise CitehoundError(f"the parser changed the id to {document.id!r}")
+        document = self.worker.read(raw, language=source.language or self.config.index.language)
         chunks = tuple(chunk(document))
-        warnings = document.warnings
-        own = document.metadata.get("declared_id", "").strip()
-        if own:
-            first = self.own_ids.setdefault((source.name, own), document.id)
-            if first != document.id:
-                warnings = (*warnings, f"its front matter gives the id {own!r}, as does {first!r}; ids come from paths")
+        if own := document.metadata.get("declared_id", "").strip():
+            self.declared.add((source.name, own))
         report = FileReport(
             source=source.name,
             path=raw.path,
             status="indexed",
             document=document.id,
-            warnings=warnings,
+            warnings=document.warnings,
             chars=len(document.text),
             sections=len(document.sections),
             passages=len(chunks),
@@ -552,8 +567,13 @@ class _Sync:
         )
         return IndexEntry(document=document, chunks=chunks, state=state), report
 
-    def _failed(self, raw: RawDocument, *, reason: str, state: FileState | None = None) -> FileReport:
+    def _failed(
+        self, raw: RawDocument, *, reason: str, state: FileState | None = None, before: FileState | None = None
+    ) -> FileReport:
+        """`before` is what was known of the file: where that was a document, it goes, and the reason says so."""
         if state is not None:
+            if before is not None and before.document != state.document:
+                self.index.remove([before.document])
             failed = FileState(
                 source=state.source,
                 path=state.path,
@@ -563,6 +583,8 @@ class _Sync:
                 error=reason,
             )
             self.index.record_failure(failed)
+        if before is not None and before.error is None:
+            reason = f"{reason}; the version indexed before has been taken out"
         return FileReport(source=raw.source, path=raw.path, status="failed", document=raw.id, reason=reason)
 
 
