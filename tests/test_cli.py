@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -608,3 +609,55 @@ def test_wide_and_endless_words_are_wrapped() -> None:
         assert "".join("".join(lines).split()).replace("1.", "", 1) == "".join(text.split())
         for line in lines:
             assert len(line) + sum(1 for c in line if ord(c) > 0x2E80) <= 80
+
+
+# a state folder that cannot be written
+
+
+def as_reader(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The program without the right of root to write what is read-only."""
+
+    def drop() -> None:
+        import ctypes
+
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+
+    command = [sys.executable, "-m", "citehound", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, preexec_fn=drop if os.geteuid() == 0 else None
+    )
+
+
+@pytest.fixture
+def read_only(small: Path) -> Iterator[Path]:
+    """A corpus with an index and one run, whose state nobody may write."""
+    assert run("index", "--config", small).exit_code == 0
+    assert run("ask", "How long does the widget last?", "--config", small).exit_code == 0
+    state = small.parent / ".citehound"
+    paths = [state, *state.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    yield small
+    for path in paths:
+        path.chmod(0o755)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rights are dropped as Linux does")
+def test_a_state_that_cannot_be_written_can_be_read(read_only: Path) -> None:
+    if as_reader("index", "--config", read_only).returncode == 0:
+        pytest.skip("the rights of root cannot be dropped here")
+    state = read_only.parent / ".citehound"
+    before = {p: p.stat().st_mtime_ns for p in state.rglob("*")}
+    found = as_reader("search", "notes", "widget", "--config", read_only)
+    assert (found.returncode, "notes/widget" in found.stdout) == (0, True), found.stderr
+    page = as_reader("read", "widget", "--config", read_only)
+    assert (page.returncode, "five years" in page.stdout) == (0, True), page.stderr
+    listed = as_reader("runs", "--config", read_only)
+    assert (listed.returncode, "How long does the widget last?" in listed.stdout) == (0, True), listed.stderr
+    answered = as_reader("ask", "How long does the widget last?", "--json", "--config", read_only)
+    answer = json.loads(answered.stdout)
+    assert (answered.returncode, answer["status"]) == (0, "complete")
+    noted = [w for w in answer["warnings"] if w.startswith("the run was not recorded")]
+    assert len(noted) == 1 and "permissions" in noted[0] and "move" not in noted[0]
+    assert {p: p.stat().st_mtime_ns for p in state.rglob("*")} == before

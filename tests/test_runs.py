@@ -112,10 +112,11 @@ def test_several_processes_may_save_at_once(store: RunStore) -> None:
     assert len(store.list(100)) == 60
 
 
-def test_a_newer_store_is_refused_with_one_line(store: RunStore) -> None:
+@pytest.mark.parametrize("version", [SCHEMA + 1, 999])
+def test_a_newer_store_is_refused_with_one_line(store: RunStore, version: int) -> None:
     store.save(answer())
     with closing(sqlite3.connect(store.path)) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        db.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(CitehoundError, match="newer version") as caught:
         RunStore(store.path).list()
     assert "\n" not in str(caught.value)

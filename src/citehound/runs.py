@@ -19,6 +19,7 @@ from typing import Any, cast
 from .answers import Answer, Call, Citation, Claim, Gap, Reference, Usage
 from .errors import CitehoundError, UsageError
 from .events import Event
+from .readonly import readable, writable
 from .security import redact, visible
 
 _MIGRATIONS: tuple[str, ...] = (
@@ -129,7 +130,7 @@ class RunStore:
             _dump(record),
             _dump([e.to_dict() for e in events if e.type != "answer"]),
         )
-        with closing(self._connect()) as db, db:
+        with closing(self._connect(write=True)) as db, db:
             db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
         return run_id
 
@@ -171,19 +172,28 @@ class RunStore:
             ).fetchall()
         return tuple(_summary(r) for r in rows)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, *, write: bool = False) -> sqlite3.Connection:
+        """A connection; where the store cannot be written, one that only reads, unless `write` insists."""
+        can_write = writable(self.path)
+        writing = write or can_write or not self.path.exists()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self.path, timeout=30.0, isolation_level="IMMEDIATE")
+            if writing:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                db = sqlite3.connect(self.path, timeout=30.0, isolation_level="IMMEDIATE")
+            else:
+                where, uri = readable(self.path)
+                db = sqlite3.connect(where, timeout=30.0, isolation_level=None, uri=uri)
             try:
-                self._prepare(db)
+                if writing:
+                    self._prepare(db)
+                else:
+                    self._check(int(db.execute("PRAGMA user_version").fetchone()[0]), exactly=True)
             except BaseException:
                 db.close()
                 raise
         except (sqlite3.Error, OSError) as error:
             raise CitehoundError(
-                f"the run store {str(self.path)!r} cannot be used ({error}); "
-                "check the file, or move it away to begin anew"
+                f"the run store {str(self.path)!r} cannot be used ({error}); {_advice(error, can_write=can_write)}"
             ) from error
         return db
 
@@ -193,20 +203,30 @@ class RunStore:
                 version = db.execute("PRAGMA user_version").fetchone()[0]
                 if version == SCHEMA:
                     return
+            self._check(int(db.execute("PRAGMA user_version").fetchone()[0]))
             db.execute("PRAGMA journal_mode = WAL")
             self._migrate(db)
             self._ready = True
+
+    def _check(self, version: int, *, exactly: bool = False) -> None:
+        """Raises CitehoundError for a schema that a newer version wrote, and, with `exactly`, for any other."""
+        if version > SCHEMA:
+            raise CitehoundError(
+                f"the run store {str(self.path)!r} was written by a newer version of Citehound "
+                f"(schema {version}, this one knows {SCHEMA}); upgrade, or move the file away to begin anew"
+            )
+        if exactly and version < SCHEMA:
+            raise CitehoundError(
+                f"the run store {str(self.path)!r} was written by an older version of Citehound and cannot be "
+                "brought up to date without the right to write it; check the permissions"
+            )
 
     def _migrate(self, db: sqlite3.Connection) -> None:
         db.isolation_level = None
         db.execute("BEGIN IMMEDIATE")
         try:
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
-            if version > SCHEMA:
-                raise CitehoundError(
-                    f"the run store {str(self.path)!r} was written by a newer version of Citehound "
-                    f"(schema {version}, this one knows {SCHEMA}); upgrade, or move the file away to begin anew"
-                )
+            self._check(version)
             for number in range(version, SCHEMA):
                 for statement in _MIGRATIONS[number].split(";"):
                     if statement.strip():
@@ -242,6 +262,12 @@ def _summary(row: Sequence[Any]) -> RunSummary:
         seconds=row[11],
         unverified=row[12],
     )
+
+
+def _advice(error: sqlite3.Error | OSError, *, can_write: bool) -> str:
+    if can_write and not isinstance(error, OSError | sqlite3.OperationalError):
+        return "check the file, or move it away to begin anew"
+    return "try again" if "locked" in str(error) else "check the disk and the permissions"
 
 
 def _dump(value: object) -> str:
