@@ -400,6 +400,7 @@ _RATE_RES = tuple(
     (unit, re.compile(rf"(?<![\w-])(?:{_TIMES}(?: in| em| en| na| in der)? {_PER} ?(?:{nouns})|{_PER} ?{_FULL}(?:{nouns})|(?:{adjectives}))(?!\w)", re.IGNORECASE))
     for unit, (nouns, adjectives) in _PERIODS.items()
 )  # fmt: skip
+_EVERY_NTH = {"other": 2, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4, "fifth": 5, "sixth": 6}
 _EVERY_N = re.compile(
     r"(?<!\w)(?:every|each|cada|a cada|alle|tous les|toutes les|ogni|elke|om de)\s+(?P<n>\d+|\w+(?:-\w+)?)[ -](?P<unit>[^\W\d_]+)(?!\w)",
     re.IGNORECASE,
@@ -438,7 +439,8 @@ def _rates(text: str, languages: Sequence[str]) -> list[Quantity]:
             found.append(Quantity(text=text[start:end], unit=rate[0], values=(rate[1],), start=start, end=end))
 
     for match in _EVERY_N.finditer(text):
-        unit, number = _unit_of(match["unit"]), _small_number(match["n"], languages)
+        number = _EVERY_NTH.get(match["n"].casefold()) or _small_number(match["n"], languages)
+        unit = _unit_of(match["unit"])
         if unit is not None and number:
             add(match.start(), match.end(), _rate(unit, Fraction(1, number)))
     for pattern, unit, value in _SPECIAL_RATES:
@@ -521,6 +523,10 @@ _HALF_OF = {
 }
 _ARTICLE = re.compile(r"(?<!\w)(?<!once )(?<!per )a$", re.IGNORECASE)
 _AND_A_HALF = re.compile(r" (?:and a half|e mei[oa]|y medi[oa]|et demie?|e mezz[oa]|en een half)(?!\w)", re.IGNORECASE)
+_HALF_A_MILLION = re.compile(
+    r"(?<!\w)(?:half an?|(?:eine )?halbe|(?:um )?meio|medio)(?=\s(?:[mb]illion|milli?arde?|milhão|millón))",
+    re.IGNORECASE,
+)
 _AND_HALF_WORDS = re.compile(
     r"(?<!\w)(?:(?P<n>ein|zwei|drei|vier|fünf|sechs|twee|drie|vier|vijf)(?:und)?(?:einhalb|ënhalf|eneenhalf)|anderthalb|anderhalf)(?!\w)",
     re.IGNORECASE,
@@ -536,7 +542,7 @@ _ONE_IN = re.compile(
     r"(?<!\w)(?:one|1)(?: [^\W\d_]+)? (?:in|out of)(?: every)? (?P<n>\d{1,3}|[a-z-]+)(?![\w.,]\w|\w)", re.IGNORECASE
 )
 _ADJECTIVE = re.compile(r" (?P<word>[^\W\d_]{3,})(?= )")
-_OTHER_DAYS = frozenset(("trading", "school", "court", "net", "settlement", "market", "banking", "sitting", "clear"))
+_OTHER_DAYS = frozenset(("trading", "school", "court", "settlement", "market", "banking", "sitting", "clear"))
 """A day of these is another unit than a day."""
 _A_PERIOD = re.compile(
     rf"(?<!\w)(?:within|for|after|than|of|least|innerhalb|dentro de|over|during|in)\s+(?P<a>an?)\s+(?P<unit>{'|'.join(_TIME.values())})(?!\w)",
@@ -615,6 +621,8 @@ def _numbers(text: str, languages: Sequence[str], taken: list[Quantity]) -> list
                 digits=decimals,
             )
         )
+    for match in _HALF_A_MILLION.finditer(text):
+        found.append(_Raw(start=match.start(), end=match.end(), values=(Fraction(1, 2),), word=True))
     for match in _AND_HALF_WORDS.finditer(text) if {"de", "nl"} & set(languages) else ():
         number = _small_number(match["n"] or "ein", ("de", "nl")) or 1
         value = (Fraction(number) + Fraction(1, 2),)
@@ -776,7 +784,7 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
             start -= len(before.group())
     scale = _SCALE_RE.match(text, end)
     if scale is not None:
-        name = scale.group().strip()
+        name = scale.group().strip(" -").split()[0]
         after = _MONEY_AFTER.match(text, scale.end())
         if name not in _ONLY_MONEY_SCALES or unit is not None or after is not None:
             factor = next(f for i, f in enumerate(_SCALE_FACTORS) if scale[f"s{i}"])
