@@ -12,7 +12,6 @@ from .plan import (
     Focus,
     Scored,
     catchword,
-    clause_cover,
     concerns,
     documents_titled,
     entity_sources,
@@ -27,12 +26,15 @@ from .plan import (
     with_next,
 )
 from .state import Names, State, Text, Weights
+from .support import asked_in, is_heading, questions, supports
 from .words import (
     Quantity,
     Sentence,
+    asks_for_summary,
     clauses,
     has_value,
     is_changelog,
+    numbers,
     quantities,
     sentences,
     stems,
@@ -41,7 +43,6 @@ from .words import (
 )
 
 MAX_CLAIMS = 12
-MIN_COVER = 0.36
 
 _DIFFER = {
     "en": "The values differ: {a} in {x}, {b} in {y}.",
@@ -315,28 +316,22 @@ def differing(first: str, second: str) -> tuple[Quantity, Quantity] | None:
 
 
 def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
+    """Per part of the question the sentences that are evidence for it, else a gap."""
     language = state.language
-    for clause in clauses(state.question):
-        weights = {s: w for s, w in weigh.of(clause).items() if not s.isdigit()}
-        named = [t for t in state.texts if t.document in focus.titled]
-        if len(weights) < 2 and not named:
-            if len(clauses(state.question)) == 1:
-                draft.lack(_topic(clause), _NO_MODEL)
+    near = [one for one in scored if concerns(one.text, focus)]
+    for clause in questions(clauses(state.question), weigh, language=language):
+        if asks_for_summary(clause) and _summary(draft, clause, state, focus, weigh):
             continue
-        cover, best = clause_cover(clause, scored, state, weigh, focus)
-        if best is None or (cover < MIN_COVER and not (named and not wanted(clause))):
-            draft.lack(_topic(clause), _looked(state))
-            continue
-        ranked = _ranked(clause, [one for one in scored if concerns(one.text, focus)], state, weigh)
-        if not ranked:
-            draft.lack(_topic(clause), _looked(state))
-            continue
-        top = ranked[0][0]
+        asked = asked_in(clause, weigh, language=language)
+        ranked = [r for r in _ranked(clause, near, state, weigh) if r[0] > 0]
+        if not asked.weights and not asked.kinds:
+            ranked = []
+        ranked = [r for r in ranked[:40] if supports(asked, r[1].text, r[1].sentence, language=language)]
         taken: list[tuple[int, Scored]] = []
         documents: dict[str, int] = {}
         for score, one in ranked[:12]:
             limit = 2 if not taken or one.text.document == taken[0][1].text.document else 1
-            if score < 0.8 * top or len(taken) >= 4 or documents.get(one.text.document, 0) >= limit:
+            if score < 0.8 * ranked[0][0] or len(taken) >= 4 or documents.get(one.text.document, 0) >= limit:
                 continue
             number = draft.quote(Quote(text=one.text, sentence=one.sentence))
             if number is not None:
@@ -350,7 +345,41 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
                 if pair is not None and alike >= 0.5 and a.text.document != b.text.document:
                     draft.differ(first, second, pair[0], pair[1], a.text, b.text)
         if not taken:
-            draft.lack(_topic(clause), _looked(state))
+            draft.lack(_topic(clause), _NO_MODEL if asked.sum else _looked(state))
+
+
+_TO_MACHINES = re.compile(
+    r"\b(?:AI|assistants?|chatbots?|language models?|LLMs?|system prompt|previous instructions)\b", re.IGNORECASE
+)
+
+
+def _summary(draft: _Draft, clause: str, state: State, focus: Focus, weigh: Weights) -> bool:
+    """Quotes the body of the document that is to be summed up: what opens each section; never its title."""
+    language = state.language
+    weights = asked_in(clause, weigh, language=language).weights
+    total = sum(weights.values()) or 1.0
+
+    def fits(text: Text) -> float:
+        return sum(w for s, w in weights.items() if s in stems(text.title, language=language)) / total
+
+    texts = [t for t in state.texts if not t.found]
+    best = max(texts, key=lambda t: (t.document in focus.titled, t.current, fits(t)), default=None)
+    if best is None or (best.document not in focus.titled and fits(best) < 0.5):
+        return False
+    sections: list[list[Sentence]] = [[]]
+    for one in sentences(best.text):
+        if is_heading(one):
+            sections.append([])
+        elif not _TO_MACHINES.search(one.text) and len(words(one.text, language=language)) >= 3:
+            sections[-1].append(one)
+    sections = [s for s in sections if s]
+    most = max(1, 6 // max(1, len(sections)))
+    quoted = 0
+    for section in sections:
+        for one in section[:most]:
+            if quoted < 6 and draft.quote(Quote(text=best, sentence=one)) is not None:
+                quoted += 1
+    return quoted > 0
 
 
 def _changed(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
@@ -359,20 +388,24 @@ def _changed(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: 
     if rule is None:
         return
     terms = {s: w for s, w in new_terms(with_next(rule, scored), state, focus, weigh).items() if not s.isdigit()}
-    found: list[tuple[float, Scored, tuple[Quantity, Quantity]]] = []
+    figures = {q.value for q in quantities(rule.sentence.text)}
+    found: list[tuple[float, Scored, tuple[Quantity, Quantity] | None]] = []
     for one in scored:
         if not is_changelog(f"{one.text.document} {one.text.title}"):
             continue
+        # The record names the rule's figure, as the new one or as the one before, or speaks of what is asked.
+        linked = any(number in figures for number in numbers(one.sentence.text))
         pair = differing(rule.sentence.text, one.sentence.text)
         shared = stems(one.sentence.text, language=state.language) & set(terms)
-        if pair is not None and len(shared) >= 2:
-            found.append((sum(terms[s] for s in shared), one, pair))
+        if (linked and (len(shared) >= 2 or one.own >= 0.4)) or (pair is not None and len(shared) >= 2 and one.own > 0):
+            weight = sum(terms[s] for s in shared) + 10.0 * one.own + 100.0 * linked
+            found.append((weight, one, pair))
     if not found:
         return
     _, change, pair = max(found, key=lambda f: f[0])
     first = draft.quote(Quote(text=rule.text, sentence=rule.sentence))
     second = draft.quote(Quote(text=change.text, sentence=change.sentence))
-    if first is not None and second is not None:
+    if first is not None and second is not None and pair is not None:
         draft.differ(first, second, pair[0], pair[1], rule.text, change.text)
 
 
@@ -384,7 +417,7 @@ def _ranked(clause: str, scored: list[Scored], state: State, weigh: Weights) -> 
     found: list[tuple[float, Scored]] = []
     headings: dict[int, list[Sentence]] = {}
     for one in scored:
-        if len(words(one.sentence.text, language=state.language)) < 3:
+        if len(words(one.sentence.text, language=state.language)) < 3 and is_heading(one.sentence):
             continue
         pieces = headings.setdefault(id(one.text), sentences(one.text.text))
         at = next((i for i, p in enumerate(pieces) if p.start == one.sentence.start), 0)

@@ -9,11 +9,13 @@ from typing import Any
 
 from ...index import Lexicon
 from .state import Hit, Names, Search, Source, State, Text, Weights, matched_filters
+from .support import asked_in, questions, supports
 from .words import (
     Month,
     Sentence,
     asks_for_change,
     asks_for_older,
+    asks_for_summary,
     capitalised,
     clauses,
     code_words,
@@ -271,10 +273,20 @@ def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored], *,
     """True when every part of the question has a place that holds its rare words and a fitting value."""
     if not scored:
         return False
-    for clause in clauses(state.question):
-        if len(words(clause, language=state.language)) < 2:
+    language = state.language
+    for clause in questions(clauses(state.question), weigh, language=language):
+        if asks_for_summary(clause) and any(t.document in focus.titled for t in state.texts):
+            continue
+        asked = asked_in(clause, weigh, language=language)
+        if not asked.weights and not asked.kinds:
             continue
         if clause_cover(clause, scored, state, weigh, focus)[0] < least:
+            return False
+        if not any(
+            supports(asked, one.text, one.sentence, language=language)
+            for one in scored
+            if one.near > 0 and concerns(one.text, focus)
+        ):
             return False
     return True
 

@@ -157,6 +157,11 @@ class Weights:
     def frequency(self, word: str) -> int:
         return self._lexicon.frequency(word)
 
+    def of_frequency(self, frequency: int) -> float:
+        """Weight of a word that stands in so many passages."""
+        frequency = min(frequency, self._passages)
+        return log(1 + (self._passages - frequency + 0.5) / (frequency + 0.5))
+
 
 def _mapping(content: object) -> Mapping[str, Any]:
     if isinstance(content, str):

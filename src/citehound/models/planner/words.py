@@ -202,12 +202,17 @@ _QUANTITY = re.compile(
 )
 _MONEY = re.compile(
     r"(?:(?:US\s*)?[$€£]\s?|\b(?:USD|EUR|GBP|CHF|BRL|R\$)\s?)\d[\d.,]*\d?|\b\d[\d.,]*\s?(?:€|\bEUR\b|\bUSD\b|"
-    r"\bdollars\b|\beuros?\b)",
+    r"\bdollars\b|\beuros?\b|\bcents?\b|\bpence\b)",
     re.IGNORECASE,
 )
 _DATE = re.compile(
     r"\b\d{4}-\d{2}(?:-\d{2})?\b|\b\d{1,2}\.? (?:of |de )?[A-Za-zäçéû]{3,10},? (?:de )?\d{4}\b|"
     r"\b[A-Z][a-z]{2,8} \d{1,2}(?:st|nd|rd|th)?,? \d{4}\b|\b(?:1[89]|20)\d{2}\b"
+)
+_DAY = re.compile(
+    r"\b\d{1,2}:\d{2}\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|"
+    r"\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last|\d+(?:st|nd|rd|th)) (?:\w+ )?day\b",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(rf"(?<![\w.-])(?:{_NUMBER_PATTERN})(?![\w])", re.IGNORECASE)
 _TIMES = ("second", "minute", "hour", "day", "week", "month", "year")
@@ -349,6 +354,64 @@ _YES_NO = re.compile(
 )
 
 
+_IMPERATIVE = re.compile(
+    r"^\W*(?:and |please )*(?:tell|give|list|name|find|show|summari[sz]e|describe|explain|compare|check|say|state|"
+    r"nenne|liste|erkläre|beschreibe|fasse|diga|liste|resuma|descreva|explique|resume|describe|résume[zr]?|décri[st]|cite)\b",
+    re.IGNORECASE,
+)
+
+
+def asks(part: str) -> bool:
+    """True when a part of a question asks or demands something, and doesn't merely tell."""
+    said = part.rstrip(" \"'”’)")
+    if said.endswith("?") or _IMPERATIVE.search(part) is not None:
+        return True
+    if said.endswith((".", "!")):
+        return False
+    opening = " ".join(part.split()[:4])
+    return _INTERROGATIVE.search(opening) is not None or _YES_NO.search(part) is not None
+
+
+_SUMMARY = re.compile(
+    r"\b(?:summari[sz]e|summary|overview|outline|sum up|what (?:does|do) .{3,80} (?:say|cover|contain)|zusammenfass\w+|"
+    r"fasse .+ zusammen|überblick|resuma|resumo|resumen|résum\w+|aperçu)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_summary(question: str) -> bool:
+    return _SUMMARY.search(question) is not None
+
+
+_COUNTED = re.compile(
+    r"(?:how many|number of|wie viele|quant[oa]s|cuánt[oa]s|combien de)\s+(?P<what>[^\W\d_]+(?:\s+[^\W\d_]+)?)",
+    re.IGNORECASE,
+)
+
+
+def number_of(clause: str, *, language: str) -> str | None:
+    """The stem of what 'how many …' or 'number of …' wants counted."""
+    match = _COUNTED.search(clause)
+    found = words(match.group("what"), language=language) if match is not None else []
+    return found[0].stem if found else None
+
+
+def is_number(word: str) -> bool:
+    """True for a number in digits or in words."""
+    return _number(word) is not None
+
+
+def numbers(text: str) -> list[float]:
+    """Every number that stands in a text, in digits or in words."""
+    found = (_number(match.group()) for match in _NUMBER.finditer(text))
+    return [number for number in found if number is not None]
+
+
+def is_unit(word: str) -> bool:
+    """True for a unit of time, share or size."""
+    return _unit(word) is not None
+
+
 def compares(question: str) -> bool:
     return _COMPARE.search(question) is not None
 
@@ -409,10 +472,10 @@ _WANTS = (
     ),
     (
         "money",
-        r"how much|what amount|price|cost|charge|fee|pay|\bcap\b|\bowe\b|wie viel|preis|quanto custa|preço|"
+        r"how much|what amount|price|cost|(?<!in )charge|fee|\bpay|\bcap\b|\bowe\b|wie viel|preis|quanto custa|preço|"
         r"cuánto cuesta|precio|prix|montant",
     ),
-    ("percent", r"percent|percentage|share|rate\b|prozent|percentagem|porcentaje|pourcentage"),
+    ("percent", r"percent|percentage|(?:a|the|what) share|\brate\b|prozent|percentagem|porcentaje|pourcentage"),
     ("date", r"\bwhen\b|which date|what date|what day|\bwann\b|quando|cuándo|quand\b"),
     ("number", r"how many|number of|highest|lowest|maximum|minimum|wie viele|quantos|quantas|cuántos|cuántas|combien"),
 )
@@ -433,7 +496,9 @@ def has_value(text: str, kind: str) -> bool:
                 or re.search(
                     r"\b(?:daily|weekly|monthly|yearly|annual(?:ly)?|immediately|undue delay|(?:once|twice|"
                     r"\w+ times?) an? \w+|"
-                    r"every (?:\w+ )?(?:day|week|month|year)|täglich|jährlich|anual(?:mente)?|immédiatement)\b",
+                    r"every (?:\w+ )?(?:day|week|month|quarter|year|hour|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|"
+                    r"\d{1,2}:\d{2}|"
+                    r"täglich|jährlich|anual(?:mente)?|immédiatement)\b",
                     text,
                     re.IGNORECASE,
                 )
@@ -447,7 +512,7 @@ def has_value(text: str, kind: str) -> bool:
         case "percent":
             return any(q.unit == "percent" for q in quantities(text)) or "%" in text
         case "date":
-            return _DATE.search(text) is not None
+            return _DATE.search(text) is not None or _DAY.search(text) is not None
         case _:
             return _NUMBER.search(text) is not None
 

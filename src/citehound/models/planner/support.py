@@ -1,0 +1,208 @@
+"""Whether a place in a text is evidence for a part of a question: its rare words and a fitting value meet there.
+
+Owns the check and the question cues it needs; ranks and quotes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .state import Text, Weights
+from .words import (
+    Sentence,
+    asks,
+    fold,
+    has_value,
+    is_number,
+    is_unit,
+    number_of,
+    sentences,
+    stems,
+    wanted,
+    words,
+)
+
+LEAST = 0.48
+"""Share of the asked words' weight that must stand in a sentence, beside it, above it, or in its document's title."""
+
+_FRAME_TEXT = """
+    according documentation document page text tell says state states mention exactly currently please answer
+    happen happens someone somebody anyone anybody actually find show summarise summarize summary describe explain
+    laut dokument derzeit segundo documento atualmente según actualmente selon actuellement
+"""
+_FRAME = frozenset(_FRAME_TEXT.split())
+_KIND_WORDS_TEXT = """
+    cost costs price prices charge charges charged amount soon often quickly fast far ahead much percentage date
+    day deadline number highest lowest maximum minimum kostet preis betrag custa preço cuesta precio coûte prix
+    montant
+"""
+_KIND_WORDS = frozenset(_KIND_WORDS_TEXT.split())
+_HARD = (
+    ("money", r"\bhow much\b(?!\s+(?:time|notice|warning))|(?:what|which)\b.*\b(?:cost|price|charge|fee|amount)|kostet|"
+     r"quanto custa|cuánto cuesta|combien coûte"),
+    ("percent", r"\b(?:what|which|how (?:high|much))\b.*\bpercent"),
+    ("duration", r"\bhow (?:long|soon|quickly|often|far ahead)\b|"
+     r"\bhow many (?:hours|days|weeks|months|years|minutes)\b|\bby when\b|wie (?:lange|oft)|"
+     r"quanto tempo|cuánto tiempo|combien de temps"),
+    ("date", r"^\W*(?:and |but )?(?:(?:since|until|by|from) )?when\b|\b(?:which|what|on which) (?:date|day)\b|"
+     r"^\W*wann\b|^\W*quando\b|^\W*cuándo\b|^\W*quand\b"),
+    ("number", r"\bhow many\b|\bnumber of\b|wie viele|quant[oa]s\b|cuánt[oa]s\b|combien de\b"),
+)  # fmt: skip
+_HARD_RE = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _HARD)
+_HEAD = re.compile(
+    r"\b(?:(?:what|who|which) (?:is|are|was|were|will be)|wer ist|was ist|(?:qual|quais|quem) (?:é|são|foi)|"
+    r"(?:cuál|quién) es|(?:quel|quelle|qui) est) (?:(?:the|a|an|der|die|das|o|a|os|as|el|la|los|las|le|les) )?"
+    r"(?P<head>[^,?]{3,60}?) (?:of|for|on|von|des|für|de|da|do|del|du)\b",
+    re.IGNORECASE,
+)
+
+
+_SUM = re.compile(
+    r"\d\s*(?:times|plus|minus|divided by|multiplied by|mal|vezes|mais|veces|más|fois|[x×*+/÷])\s*\d", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Piece:
+    sentence: Sentence
+    stems: frozenset[str]
+    heading: bool
+
+
+@lru_cache(maxsize=512)
+def _pieces(text: str, language: str) -> tuple[_Piece, ...]:
+    return tuple(
+        _Piece(sentence=one, stems=stems(one.text, language=language), heading=is_heading(one))
+        for one in sentences(text)
+    )
+
+
+def is_heading(sentence: Sentence) -> bool:
+    """A short line without a stop, a colon or cells."""
+    said = sentence.text.strip()
+    return (
+        len(said) <= 90
+        and "\n" not in said
+        and said[-1:] not in ".!?:;|"
+        and said[:1] not in "-*•|"
+        and "|" not in said
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What one part of a question asks for."""
+
+    weights: dict[str, float]
+    head: frozenset[str]
+    """Stems of which one must stand there: 'salary' of 'What is the salary of a manager?'"""
+    kinds: frozenset[str]
+    """A value of one of these kinds must stand there."""
+    sum: bool
+    """Arithmetic is asked for, which no text answers."""
+    counted: str | None
+    """What is to be counted, as a stem, where it is no unit."""
+
+
+def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
+    kinds = hard_kinds(clause)
+    once = weigh.of_frequency(1)
+    weights: dict[str, float] = {}
+    for word in words(clause, language=language):
+        low = fold(word.text)
+        if low in _FRAME or (low in _KIND_WORDS and wanted(clause)):
+            continue
+        weights[word.stem] = weigh.of_frequency(weigh.frequency(word.text)) if weigh.frequency(word.text) else once
+    counted = number_of(clause, language=language) if "number" in kinds else None
+    if counted is not None and (is_unit(counted) or "duration" in kinds):
+        counted = None
+        kinds = kinds - {"number"}
+    match = _HEAD.search(clause)
+    head = stems(match.group("head"), language=language) & set(weights) if match is not None else frozenset[str]()
+    return Asked(weights=weights, head=head, kinds=kinds, sum=_SUM.search(clause) is not None, counted=counted)
+
+
+def hard_kinds(clause: str) -> frozenset[str]:
+    """Kinds of value without which nothing answers the clause."""
+    return frozenset(kind for kind, pattern in _HARD_RE if pattern.search(clause))
+
+
+def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str) -> bool:
+    """True when the words asked for and a value of the kind asked for meet in or at the sentence."""
+    if asked.sum:
+        return False
+    if asked.kinds and not any(_has(asked, kind, sentence.text, language=language) for kind in asked.kinds):
+        return False
+    total = sum(asked.weights.values())
+    if not total:
+        return bool(asked.kinds)
+    pieces = _pieces(text.text, language)
+    at = next((i for i, piece in enumerate(pieces) if piece.sentence.start == sentence.start), 0)
+    above = next((piece for piece in reversed(pieces[:at]) if piece.heading), None)
+    named = stems(f"{text.title} {' '.join(text.metadata.values())} {text.section or ''}"[:400], language=language)
+    if above is not None:
+        named |= above.stems
+    own = pieces[at].stems if pieces else frozenset[str]()
+    near = own | named
+    for i in (at - 1, at + 1):
+        if 0 <= i < len(pieces) and not pieces[i].heading:
+            near |= pieces[i].stems
+    if not own & set(asked.weights):
+        return False
+    near -= {s for s in near if s.isdigit() and s not in own | named}
+    rest = set(asked.weights) - asked.head
+    if asked.head and not (asked.head & near and (rest & near or not rest)):
+        return False
+    return sum(w for s, w in asked.weights.items() if s in near) / total >= LEAST
+
+
+def _has(asked: Asked, kind: str, said: str, *, language: str) -> bool:
+    if kind == "number" and asked.counted is not None:
+        return counts(said, asked.counted, language=language)
+    return has_value(said, kind)
+
+
+def _words_after(said: str) -> list[str]:
+    """Up to three words that follow without punctuation."""
+    match = re.match(r"(?:[\s-]+[^\W_]+){0,3}", said)
+    return re.findall(r"[^\W_]+", match.group()) if match is not None else []
+
+
+_RATIO = frozenset({"every", "each", "per", "je", "jede", "pro", "por", "cada", "par", "pour"})
+_APART = _RATIO | {"a", "an", "for", "in", "on", "if"}
+
+
+def counts(said: str, what: str, *, language: str) -> bool:
+    """True when a number of these stands there ('four books', 'Books | 4'), not a ratio ('250 per book')."""
+    for match in re.finditer(r"[^\W_]+(?![^\W_]|[).]\s)", said):
+        if not is_number(match.group()):
+            continue
+        before = re.findall(r"[^\W_]+|[|:]", said[max(0, match.start() - 60) : match.start()])
+        if before and fold(before[-1]) in _RATIO:
+            continue
+        for word in _words_after(said[match.end() :]):
+            if fold(word) in _APART:
+                break
+            if what in stems(word, language=language):
+                return True
+        after = said[match.end() :].lstrip()
+        if (not after or after[0] in ".,;|") and what in stems(" ".join(before[-4:]), language=language):
+            return True
+    return False
+
+
+def thin(clause: str, weigh: Weights, *, language: str) -> bool:
+    """True for 'how soon?': it lives on the part before it."""
+    return len(asked_in(clause, weigh, language=language).weights) < 2
+
+
+def questions(parts: list[str], weigh: Weights, *, language: str) -> list[str]:
+    """The parts that ask something; those that only tell are context. A thin part takes the one before along."""
+    asking = [part for part in parts if asks(part)] or parts
+    found: list[str] = []
+    for part in asking:
+        at = parts.index(part)
+        found.append(f"{parts[at - 1]} {part}" if at and thin(part, weigh, language=language) else part)
+    return found
