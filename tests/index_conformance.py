@@ -9,6 +9,7 @@ from datetime import date
 import pytest
 
 from citehound.documents import Chunk, Document, Section
+from citehound.errors import UnknownDocument
 from citehound.index import OWNER, FileState, Index, IndexEntry
 
 TODAY = date(2025, 6, 1)
@@ -336,6 +337,48 @@ class IndexConformance:
         assert found(index, "encryption") == []
         assert index.files("other") == {}
 
+    def test_sources_are_known_by_their_files_until_these_are_forgotten(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/x", "Encryption."), entry("b/y", "Encryption."))
+        assert sorted(index.sources()) == ["a", "b"]
+        index.remove(["b/y"])
+        index.forget("b", "y.md")
+        index.commit()
+        assert list(index.sources()) == ["a"]
+        assert index.files("b") == {}
+
+    def test_it_says_whether_there_is_any_document(self, make_index: MakeIndex) -> None:
+        index = make_index()
+        assert not index.any_document()
+        filled(index, entry("a/x", "Encryption."))
+        assert index.any_document()
+        index.remove(["a/x"])
+        index.commit()
+        assert not index.any_document()
+
+    @pytest.mark.parametrize("name", ["a/sub/x", "a/sub/x.md", "sub/x", "x", "X.md"])
+    def test_a_document_goes_by_id_path_or_suffix(self, make_index: MakeIndex, name: str) -> None:
+        index = filled(make_index(), entry("a/sub/x", "Encryption."), entry("a/y", "Encryption."))
+        assert index.resolve(name, principal=OWNER) == "a/sub/x"
+
+    def test_an_unknown_or_ambiguous_name_says_what_is_near(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(), entry("a/report", "Encryption."), entry("b/report", "Encryption."))
+        with pytest.raises(UnknownDocument, match=r"a/report.*b/report"):
+            index.resolve("report", principal=OWNER)
+        with pytest.raises(UnknownDocument, match="a/report"):
+            index.resolve("a/reprot", principal=OWNER)
+
+    def test_a_sound_index_has_no_warnings(self, make_index: MakeIndex) -> None:
+        assert list(make_index().warnings) == []
+
+    def test_what_is_hidden_does_not_crowd_out_what_holds(self, make_index: MakeIndex) -> None:
+        old = [entry(f"a/old{n}", "Encryption. " * 3, metadata={"status": "superseded"}) for n in range(60)]
+        index = filled(make_index(), *old, entry("a/new", "A text about encryption and much else besides."))
+        result = index.search("encryption", principal=OWNER, k=3)
+        assert [hit.document for hit in result.hits] == ["a/new"]
+        assert result.hidden_superseded == 60
+        everything = index.search("encryption", principal=OWNER, k=3, only_current=False)
+        assert len(everything.hits) == 3 and everything.hidden_superseded == 0
+
     def test_values_come_most_frequent_first(self, make_index: MakeIndex) -> None:
         index = filled(
             make_index(),
@@ -359,8 +402,8 @@ class IndexConformance:
 
     def test_reading_functions_require_who_asks(self, make_index: MakeIndex) -> None:
         index = filled(make_index(), entry("a/x", "Encryption."))
-        arguments = {"search": ["q"], "document": ["d"], "info": ["d"], "values": ["a", "k"]}
-        for name in ("search", "document", "info", "list_documents", "ids", "paths", "values", "lexicon"):
+        arguments = {"search": ["q"], "document": ["d"], "info": ["d"], "resolve": ["d"], "values": ["a", "k"]}
+        for name in ("search", "document", "info", "list_documents", "resolve", "ids", "paths", "values", "lexicon"):
             with pytest.raises(TypeError, match="principal"):
                 getattr(index, name)(*arguments.get(name, []))
 

@@ -18,6 +18,7 @@ from citehound.errors import (
     ConfigError,
     IndexCorrupt,
     IndexUnusable,
+    ParseError,
     UnknownDocument,
     UnknownSection,
     UnknownSource,
@@ -198,8 +199,40 @@ def test_ids_given_twice_in_front_matter_are_only_a_warning(corpus: Corpus, writ
         write(f"policies/{name}.md", "---\nid: same\n---\n# Title\n\nEncryption.\n")
     report = corpus.sync()
     assert statuses(report) == {"policies/a.md": "indexed", "policies/b.md": "indexed"}
-    assert any("'same'" in w for w in report.files[1].warnings)
+    first, second = report.files
+    assert first.warnings == ("its front matter gives the id 'same', as does 'policies/b'; ids come from paths",)
+    assert second.warnings == ("its front matter gives the id 'same', as does 'policies/a'; ids come from paths",)
     assert sorted(hits(corpus, "encryption")) == ["policies/a", "policies/b"]
+
+
+def test_a_later_file_that_gives_a_known_id_is_reported_with_the_unchanged_one(corpus: Corpus, write: Write) -> None:
+    write("policies/a.md", "---\nid: same\nstatus: superseded\n---\n# Title\n\nEncryption.\n")
+    write("policies/other.md", "---\nid: alone\n---\n# Title\n\nEncryption.\n")
+    assert [f.warnings for f in corpus.sync().files] == [(), ()]
+    write("policies/b.md", "---\nid: same\n---\n# Title\n\nEncryption.\n")
+    report = corpus.sync()
+    assert statuses(report) == {
+        "policies/a.md": "unchanged",
+        "policies/b.md": "indexed",
+        "policies/other.md": "unchanged",
+    }
+    assert [len(f.warnings) for f in report.files] == [1, 1, 0]
+
+
+def test_the_report_says_when_a_failure_takes_a_good_version_out(
+    corpus: Corpus, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("policies/a.md", "# A\n\nEncryption.\n")
+    corpus.sync()
+
+    def read(self: Worker, raw: RawDocument, *, language: str | None) -> Document:
+        raise ParseError("a fault")
+
+    monkeypatch.setattr(Worker, "read", read)
+    write("policies/a.md", "# A\n\nEncryption, changed.\n")
+    reasons = [corpus.sync().files[0].reason for _ in range(2)]
+    assert reasons == ["a fault; the version indexed before has been taken out", "a fault"]
+    assert corpus.is_empty()
 
 
 def test_an_interrupted_run_is_gone_on_with(corpus: Corpus, write: Write) -> None:

@@ -245,7 +245,7 @@ class EmbeddedIndex:
         does not hold, IndexTooNew when a newer version wrote it.
         """
         self.folder = folder
-        self.warnings: tuple[str, ...] = ()
+        self._warnings: tuple[str, ...] = ()
         self._language = language
         self._today = today
         self._db_path = folder / "documents.db"
@@ -275,6 +275,11 @@ class EmbeddedIndex:
             raise
 
     # -- opening and closing
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is to be said of the index as it was opened."""
+        return self._warnings
 
     @staticmethod
     def exists(folder: Path) -> bool:
@@ -356,7 +361,7 @@ class EmbeddedIndex:
             finally:
                 self._lock.release()
         except OSError:
-            self.warnings = (*self.warnings, "the last index run did not end and cannot be finished here (read-only)")
+            self._warnings = (*self._warnings, "the last index run did not end and cannot be finished here (read-only)")
             return False
         return True
 
