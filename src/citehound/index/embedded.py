@@ -830,7 +830,7 @@ class EmbeddedIndex:
             notes = () if query.strip() else ("the query is empty",)
             return SearchResult(hits=(), notes=notes)
         marks = [mark for mark in chosen.marks if mark != catalog.everywhere]
-        scored = (Occur.Must, _scored(_SCHEMA, terms))
+        scored = (Occur.Must, _scored(look.searcher, terms))
         must: list[tuple[Occur, Query]] = [(Occur.Must, _mark(mark)) for mark in marks]
         if documents is not None:
             must.append((Occur.Must, Query.const_score_query(_one_of(_SCHEMA, documents), 0.0)))
@@ -906,7 +906,7 @@ class EmbeddedIndex:
                 rows.sort(key=lambda row: (row[0], by_row[row[1] >> _ORDINAL_BITS].id, row[1]))
             taken: list[tuple[float, _Head, int]] = []
             gone: set[str] = set()
-            count: dict[str, int] = {}
+            count: dict[int, int] = {}
             lowest = 0.0
             for rounded, key, score in rows:
                 if len(taken) >= k and rounded > lowest:
@@ -1162,15 +1162,18 @@ def _mark(mark: str) -> Query:
     return Query.const_score_query(Query.term_query(_SCHEMA, "filter", mark, "basic"), 0.0)
 
 
-def _scored(schema: tantivy.Schema, terms: Sequence[tuple[QueryTerm, float]]) -> Query:
-    """Each term in each field with the field's weight; at least one has to occur."""
+def _scored(searcher: tantivy.Searcher, terms: Sequence[tuple[QueryTerm, float]]) -> Query:
+    """Each term in each field that has it, with the field's weight; at least one has to occur."""
     parts: list[tuple[Occur, Query]] = []
     for term, weight in terms:
-        for name, boost in _BOOSTS:
-            for stem in term.stems:
-                query = Query.term_query(schema, name, stem, "freq")
-                parts.append((Occur.Should, query if boost == 1.0 else Query.boost_query(query, boost)))
-        exact = Query.term_query(schema, "any", term.exact, "basic")
+        for stem in term.stems:
+            for name, boost in _BOOSTS:
+                if boost == 1.0:
+                    parts.append((Occur.Should, Query.term_query(_SCHEMA, name, stem, "freq")))
+                elif searcher.doc_freq(name, stem):
+                    query = Query.boost_query(Query.term_query(_SCHEMA, name, stem, "freq"), boost)
+                    parts.append((Occur.Should, query))
+        exact = Query.term_query(_SCHEMA, "any", term.exact, "basic")
         parts.append((Occur.Should, Query.boost_query(exact, _EXACT_BOOST * max(weight, 0.05))))
     return Query.boolean_query(parts)
 
