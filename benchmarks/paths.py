@@ -66,6 +66,8 @@ class Result:
     steps: int
     gap_right: bool | None
     """A gap was declared where the case has one, none where it has none."""
+    overclaimed: bool
+    """Complete without a declared gap, though the case has one or evidence for it was not shown."""
     claims: int
     verified: int
     stop_reason: str
@@ -201,6 +203,7 @@ def measure(case: Case, answer: Answer, events: Sequence[Event], corpus: Corpus,
         reads=answer.usage.reads,
         steps=answer.usage.steps,
         gap_right=has_gap == declares,
+        overclaimed=answer.status == "complete" and not declares and (has_gap or shown < len(patterns)),
         claims=len(answer.claims),
         verified=sum(1 for c in answer.claims if c.status == "verified"),
         stop_reason=answer.stop_reason,
@@ -234,6 +237,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
         "max_reads": max((r.reads for r in usable), default=None),
         "gaps_right": sum(gaps),
         "gaps_wrong": len(gaps) - sum(gaps),
+        "overclaimed": sum(r.overclaimed for r in usable),
         "claims": sum(r.claims for r in usable),
         "claims_verified": sum(r.verified for r in usable),
     }
@@ -257,6 +261,7 @@ COLUMNS = (
     ("reads", "reads"),
     ("gaps_right", "gaps right"),
     ("gaps_wrong", "wrong"),
+    ("overclaimed", "overclaimed"),
     ("claims", "claims"),
     ("claims_verified", "verified"),
 )
