@@ -142,6 +142,10 @@ def test_a_mode_of_later_is_refused(small: Path, mode: str) -> None:
         (["search", "notes", " "], "query is empty"),
         (["search", "notes", "x", "-k", "0"], "-k"),
         (["read", "nothing"], "'nothing'"),
+        (["read", "nosuch"], "'citehound search SOURCE WORDS' finds documents"),
+        (["read", "wigdet"], "nearest: 'notes/widget'"),
+        (["read", "widget", "--start", "999999"], "past the end: 'notes/widget' has 36 characters"),
+        (["search", "notes", "x", "--per-document", "0"], "--per-document"),
         (["read", "widget", "--section", "99"], "'99'"),
         (["runs", "nothing"], "'nothing'"),
         (["index", "--report", "no/such/folder/x.json"], "--report"),
@@ -209,6 +213,17 @@ def test_index_reports_every_file(small: Path, tmp_path: Path) -> None:
     assert all(f["reason"] for f in data["files"] if f["status"] == "skipped")
     assert "1 unchanged" in run("index", "--config", small).stdout
     assert "1 indexed" in run("index", "--rebuild", "--config", small).stdout
+
+
+def test_a_file_of_another_source_and_what_is_hidden_are_not_reported(small: Path) -> None:
+    with small.open("a") as file:
+        file.write('[[sources]]\nname = "root"\npath = "."\ninclude = ["/*.md"]\n')
+    for name in ("loose.md", "left.txt", ".hidden.md"):
+        (small.parent / name).write_text("# Loose\n\nText.\n", "utf-8")
+    result = run("index", "--config", small)
+    assert "2 indexed, 0 unchanged, 0 removed, 1 skipped" in result.stdout
+    assert "root/left.txt: not included" in " ".join(result.stdout.split())
+    assert not any(word in result.stdout for word in ("widget", "hidden", ".toml", ".citehound"))
 
 
 def test_index_strict_fails_on_a_failed_file(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,6 +372,10 @@ def test_single_mode_searches_each_source_once(bank: Path) -> None:
     assert answer["mode"] == "single"
     sources = [c["source"] for c in answer["calls"] if c["tool"].startswith("search_")]
     assert len(sources) == len(set(sources))
+    read = [c["returned"][0]["document"] for c in answer["calls"] if c["tool"] == "read_document"]
+    assert 0 < len(read) == answer["usage"]["reads"] <= 6
+    tree = run("runs", answer["run_id"], "--config", bank).stdout
+    assert tree.count("read_document document=") == len(read)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -448,6 +467,34 @@ def test_search_narrows_and_widens(bank: Path) -> None:
 
 def test_search_says_what_was_hidden(bank: Path) -> None:
     assert "--all-versions" in run("search", "policies", "outsourcing policy", "--config", bank).stdout
+
+
+def test_search_shows_more_of_one_document_when_asked(small: Path) -> None:
+    parts = "".join(
+        f"## {n} Part\n\nThe gadget has part {n}. " + "It is made of steel. " * 40 + "\n\n" for n in range(5)
+    )
+    (small.parent / "notes" / "gadget.md").write_text(f"# Gadget\n\n{parts}", "utf-8")
+    bounded = json.loads(run("search", "notes", "gadget part", "--json", "--config", small).stdout)
+    assert [h["document"] for h in bounded["hits"]].count("notes/gadget") == 2
+    assert any("'notes/gadget' held back; --per-document" in n for n in bounded["notes"])
+    more = run("search", "notes", "gadget part", "--per-document", "12", "-k", "12", "--json", "--config", small)
+    wide = json.loads(more.stdout)
+    assert [h["document"] for h in wide["hits"]].count("notes/gadget") >= 5
+    assert wide["notes"] == []
+
+
+@pytest.mark.parametrize(("query", "noted"), [("???", True), ("-- !", True), ("zebra", False)])
+def test_a_query_without_words_is_noted(small: Path, query: str, noted: bool) -> None:
+    found = run("search", "--json", "--config", small, "--", "notes", query)
+    assert found.exit_code == 0
+    assert any("no words to search for" in n for n in json.loads(found.stdout)["notes"]) is noted
+
+
+def test_a_variable_that_is_no_setting_is_noted(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITEHOUND_SOMETHING", "1")
+    result = run("runs", "--config", small)
+    assert result.exit_code == 0 and result.stdout == ""
+    assert "CITEHOUND_SOMETHING" in result.stderr and "is ignored; the nearest is CITEHOUND_" in result.stderr
 
 
 def test_pages_of_a_read_join_without_a_gap(small: Path, tmp_path: Path) -> None:

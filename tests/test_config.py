@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from citehound.config import ENVIRONMENT, OTHER_ENVIRONMENT, Config, find, load, suggest
+from citehound.config import ENVIRONMENT, OTHER_ENVIRONMENT, Config, find, load, suggest, unknown_variables
 from citehound.errors import ConfigError
 
 MINIMAL = '[[sources]]\nname = "docs"\npath = "docs"\n'
@@ -184,6 +184,13 @@ def test_an_unrelated_variable_is_left_alone(folder: Path) -> None:
     assert read(folder, MINIMAL, CITEHOUND_ZZZ="1").sources
 
 
+def test_a_variable_that_is_no_setting_is_told_with_the_nearest_one() -> None:
+    env = {"CITEHOUND_DEBUG": "1", "CITEHOUND_MODEL": "offline", "CITEHOUND_MODELS_DIR": "x", "OTHER": "y"}
+    (line,) = unknown_variables(env)
+    assert line.startswith("the environment has CITEHOUND_MODELS_DIR, ") and line.endswith("CITEHOUND_MODEL")
+    assert "ignored" in line
+
+
 def test_the_file_is_found_from_a_folder_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "citehound.toml").write_text(MINIMAL)
     deep = folder / "docs" / "a" / "b"
@@ -237,6 +244,24 @@ def test_a_source_is_suggested_for_each_folder_with_documents(tmp_path: Path) ->
     assert sources["policies"]["description"] == "What the company requires of us."
     assert sources[tmp_path.name]["include"] == ["/*"]
     assert "Loose sheet" in str(sources[tmp_path.name]["description"])
+
+
+@pytest.mark.parametrize(
+    "names", [("README.md",), ("ORIGIN.md", "LICENSE.txt", "readme.de.md", "CHANGELOG.md", "NOTICE.txt")]
+)
+def test_what_tells_about_a_folder_is_no_source_beside_its_documents(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write(tmp_path / "policies" / "a.md", "# A\n")
+    for name in names:
+        write(tmp_path / name, "# About\n")
+    assert set(suggested(tmp_path)) == {"policies"}
+    write(tmp_path / "notice-period.md", "# Notice period\n")
+    write(tmp_path / "rates.md", "# Rates\n")
+    assert set(suggested(tmp_path)) == {tmp_path.name, "policies"}
+
+
+def test_a_folder_with_nothing_but_a_readme_is_a_source(tmp_path: Path) -> None:
+    write(tmp_path / "README.md", "# Manual\n")
+    assert set(suggested(tmp_path)) == {tmp_path.name}
 
 
 def test_keys_that_repeat_are_suggested_as_filters(tmp_path: Path) -> None:

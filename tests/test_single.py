@@ -39,9 +39,12 @@ def ask(corpus: Corpus, turns: list[Turn], **limits: Any) -> tuple[Answer, Scrip
 def test_one_search_per_source_and_one_answer(corpus: Corpus) -> None:
     answer, model = ask(corpus, [GOOD])
     assert (answer.status, answer.stop_reason, answer.mode) == ("complete", "answered", "single")
-    assert sorted(c.tool for c in answer.calls) == ["search_deals", "search_rules"]
+    assert sorted(c.tool for c in answer.calls if c.tool != "read_document") == ["search_deals", "search_rules"]
     assert (answer.usage.searches, answer.usage.steps, answer.usage.model_calls) == (2, 1, 1)
-    assert answer.usage.reads > 0
+    reads = [c for c in answer.calls if c.tool == "read_document"]
+    assert 0 < len(reads) == answer.usage.reads <= PASSAGES
+    assert all(c.returned[0].document == c.arguments["document"] and c.error is None for c in reads)
+    assert {(c.source, c.arguments["document"]) for c in reads} >= {("rules", "rules/security")}
     assert model.requests[0].parameters.function_tools == []
     assert dict(model.requests[0].settings)["max_tokens"] == 4000
 

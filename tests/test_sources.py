@@ -112,7 +112,17 @@ def test_a_manifest_about_other_folders_or_without_paths_is_not_used(tmp_path: P
 
 
 def test_what_is_refused_says_why(tmp_path: Path) -> None:
-    make(tmp_path, {"secret.md": "secret", "f/a.md": "a", "f/.hidden.md": "h", "f/.git/x.md": "g", "f/sub/b.md": "b"})
+    make(
+        tmp_path,
+        {
+            "secret.md": "secret",
+            "f/citehound.toml": "",
+            "f/a.md": "a",
+            "f/.hidden.md": "h",
+            "f/.git/x.md": "g",
+            "f/sub/b.md": "b",
+        },
+    )
     folder = tmp_path / "f"
     (folder / ".citehound").mkdir()
     (folder / "out.md").symlink_to(tmp_path / "secret.md")
@@ -123,19 +133,26 @@ def test_what_is_refused_says_why(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.md")
     make(folder, {"bad\nname.md": "n"})
     found, skipped = walk(folder)
-    assert [d.path for d in found] == ["a.md", "in.md", "sub/b.md"]
+    assert [d.path for d in found] == ["a.md", "sub/b.md"]
     assert all(b"secret" not in d.data for d in found)
     assert skipped == {
-        ".citehound": "Citehound's own state",
-        ".git": "hidden folder",
-        ".hidden.md": "hidden file",
         "bad\\nname.md": "file name has control characters",
         "broken.md": "broken link",
+        "in.md": "link to sub/b.md, which is read already",
         "loop": "link to something that is not a file",
         "out.md": "link that leaves the source's folder",
         "pipe.md": "not a regular file (pipe, socket or device)",
         "up": "link that leaves the source's folder",
     }
+
+
+def test_a_link_is_read_where_its_target_is_not(tmp_path: Path) -> None:
+    make(tmp_path / "f", {"keep/x.md": "x", "other/y.md": "y"})
+    (tmp_path / "f" / "keep" / "one.md").symlink_to("../other/y.md")
+    (tmp_path / "f" / "keep" / "two.md").symlink_to("../other/y.md")
+    found, skipped = walk(tmp_path / "f", include=("keep/",))
+    assert {d.path: d.data for d in found} == {"keep/one.md": b"y", "keep/x.md": b"x"}
+    assert skipped["keep/two.md"] == "link to keep/one.md, which is read already"
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,21 @@ def _number(value: object) -> float | None:
     return None
 
 
+def unknown_variables(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """A line for each `CITEHOUND_` variable that is no setting and is ignored; `load` refuses the likely typos.
+
+    They are no error: a system may make such variables of its own, as Kubernetes does for a service of this name.
+    """
+    env = os.environ if env is None else env
+    known = (*ENVIRONMENT, *OTHER_ENVIRONMENT)
+    return tuple(
+        f"the environment has {name}, which is no setting and is ignored; "
+        f"the nearest is {difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]}"
+        for name in sorted(env)
+        if name.startswith("CITEHOUND_") and name not in known
+    )
+
+
 def _override(tables: Mapping[str, dict[str, Any]], env: Mapping[str, str]) -> None:
     known = (*ENVIRONMENT, *OTHER_ENVIRONMENT)
     for name, text in sorted(env.items()):
@@ -449,6 +464,11 @@ _NOT_FILTERS = frozenset(
     ]
 )
 """Metadata that says which text it is, not which kind: of no use as a filter, or not the documents' to say."""
+_ABOUT = re.compile(
+    r"(?i)(readme|licen[cs]e|copying|notice)s?([._-]\w{1,10})?$"
+    r"|(origin|change-?log|changes|release[_-]?notes|contributing|contributors|authors|code[_-]of[_-]conduct)$"
+)
+"""Stems of files that tell about a folder instead of being one of its documents."""
 _MOST_FILES = 2000
 _HEAD = 8192
 
@@ -475,6 +495,8 @@ def suggest(folder: Path, *, beside: Path | None = None) -> str:
                 subfolders.append(entry)
                 sources.append(_suggested(entry, files, rows, names=names, beside=beside))
     loose = [p for p in sorted(folder.iterdir()) if _is_document(p) and (not manifest or p in manifest)]
+    if subfolders and all(_ABOUT.match(p.stem) for p in loose):
+        loose = []  # what tells about the folder is no document of its own beside the documents
     if loose:
         include = ["/*"] if subfolders else []
         sources.insert(0, _suggested(folder, loose, manifest, names=names, beside=beside, include=include))

@@ -67,14 +67,33 @@ async def retrieve(
     found = await asyncio.gather(
         *(_search(query, source, corpus, principal, ledger=ledger, emit=emit, agent=agent) for source in sources)
     )
+    owners = {
+        (h.document, h.start, h.end): source.name
+        for source, result in zip(sources, found, strict=True)
+        for h in result.hits
+    }
     passages: list[Passage] = []
     for hit in fuse([result.hits for result in found])[:PASSAGES]:
+        began = time.perf_counter()
         try:
             passage = await asyncio.to_thread(read_whole, hit, corpus=corpus, principal=principal)
         except CitehoundError:  # it went between search and read
             continue
         passages.append(passage)
         ledger.read(passage)
+        arguments = {"document": passage.document, "section": passage.section, "start": passage.start}
+        emit(ToolCalled(step=0, tool="read_document", arguments=arguments, agent=agent))
+        ledger.called(
+            Call(
+                step=0,
+                tool="read_document",
+                arguments=arguments,
+                source=owners[hit.document, hit.start, hit.end],
+                returned=(Reference(document=passage.document, section=passage.section),),
+                seconds=round(time.perf_counter() - began, 6),
+                agent=agent,
+            )
+        )
         emit(
             Read(
                 step=0,

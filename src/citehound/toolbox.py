@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .answers import Call, Reference
@@ -31,6 +31,7 @@ MAX_CALLS = 8
 """Calls that one step may make; the rest are refused."""
 MAX_QUERY = 256
 MAX_HITS = 12
+PER_DOCUMENT = 2
 RESULT_TOKENS = 3000
 """Cap of one result, in `worst_tokens`."""
 ENUM_VALUES = 50
@@ -104,9 +105,10 @@ def search_source(
     filters: Mapping[str, str] | None = None,
     only_current: bool = True,
     k: int = 6,
+    per_document: int = PER_DOCUMENT,
     agent: str = "main",
 ) -> SearchResult:
-    """One search as a tool makes it: bounded query and `k`, at most two hits per document."""
+    """One search as a tool makes it: bounded query and `k`, at most two hits per document unless asked for more."""
     query = query.strip()
     if not query:
         raise ToolRefused("query is empty: give the words to look for")
@@ -120,10 +122,18 @@ def search_source(
             filters=filters or None,
             only_current=only_current,
             k=max(1, min(k, MAX_HITS)),
-            per_document=2,
+            per_document=per_document,
         )
         traced.returned([_place(Reference(document=h.document, section=h.section)) for h in result.hits])
+    if not result.hits and not result.notes and not _searchable(query):
+        result = replace(result, notes=(f"{query!r} has no words to search for: give words as the documents have",))
     return result
+
+
+def _searchable(query: str) -> bool:
+    from .index.analysis import query_terms
+
+    return bool(query_terms(query, [""]))
 
 
 def read_page(
@@ -137,6 +147,11 @@ def read_page(
 ) -> Passage:
     """One page as a tool reads it: at most `PAGE_CHARS` long and never above `max_tokens`."""
     passage = corpus.read(document, principal=principal, section=section, start=start, limit=PAGE_CHARS)
+    if start and start >= passage.total_chars:
+        raise ToolRefused(
+            f"start {start} is past the end: {passage.document!r} has {passage.total_chars} characters; "
+            "leave start out, or give the next_start of the page before"
+        )
     for _ in range(4):
         size = worst_tokens(json.dumps(passage_json(passage), ensure_ascii=False))
         if size <= max_tokens or len(passage.text) <= 200:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..config import FILE_NAME, Config, load
-from ..errors import CitehoundError, UsageError
+from ..config import FILE_NAME, Config, unknown_variables
+from ..config import load as load_config
+from ..errors import CitehoundError, UnknownDocument, UsageError
 from . import output
 
 if TYPE_CHECKING:
     from ..corpus import Corpus, SyncReport
+    from ..documents import SearchResult
 
 MODES = ("auto", "direct", "single", "hops", "agent", "research")
 MAX_QUESTION = 8000
@@ -55,6 +57,14 @@ def _config_path(context: click.Context, parameter: click.Parameter, value: Path
     if given is not None and "\0" in str(given):
         raise UsageError("--config has a NUL character; name a file")
     return given
+
+
+def load(path: Path | None) -> Config:
+    """The configuration; what the environment has in vain is said on stderr."""
+    config = load_config(path)
+    for line in unknown_variables():
+        output.err(f"note: {line}")
+    return config
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -119,7 +129,20 @@ def _sync(config: Config, *, rebuild: bool = False) -> SyncReport:
     from ..corpus import Corpus
 
     with Corpus.open(config, write=True) as corpus, output.progress("indexing") as emit:
-        return corpus.sync(emit=emit, rebuild=rebuild)
+        return _without_echoes(corpus.sync(emit=emit, rebuild=rebuild), config)
+
+
+def _without_echoes(report: SyncReport, config: Config) -> SyncReport:
+    """The report without a source's line on a file that it leaves to another source."""
+    folders = {s.name: config.root / s.path for s in config.sources}
+    left = ("not included by the configuration", "excluded by the configuration", "not listed in manifest")
+
+    def place(source: str, path: str) -> str:
+        return os.path.normpath(folders[source] / path) if source in folders else ""
+
+    taken = {place(f.source, f.path) for f in report.files if f.reason not in left}
+    files = tuple(f for f in report.files if f.reason not in left or place(f.source, f.path) not in taken)
+    return replace(report, files=files)
 
 
 def _opened(config: Config) -> Corpus:
@@ -267,6 +290,14 @@ def _terminating() -> Generator[None]:
 @click.option("--filter", "filters", multiple=True, metavar="K=V", help="Only where the metadata says so; repeatable.")
 @click.option("--all-versions", is_flag=True, help="Also superseded texts and drafts.")
 @click.option("-k", "count", type=click.IntRange(1, 12), default=6, show_default=True, metavar="N", help="Most hits.")
+@click.option(
+    "--per-document",
+    type=click.IntRange(1, 12),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Most of one document.",
+)
 @json_option
 @config_option
 def search(
@@ -275,6 +306,7 @@ def search(
     filters: tuple[str, ...],
     all_versions: bool,
     count: int,
+    per_document: int,
     as_json: bool,
     config_path: Path | None,
 ) -> None:
@@ -291,15 +323,39 @@ def search(
         raise UsageError(f"no source {source!r}; {hint}")
     with _opened(config) as corpus:
         try:
-            result = search_source(
-                corpus, source, query, principal=OWNER, filters=wanted, only_current=not all_versions, k=count
+            result, unbounded = (
+                search_source(
+                    corpus,
+                    source,
+                    query,
+                    principal=OWNER,
+                    filters=wanted,
+                    only_current=not all_versions,
+                    k=count,
+                    per_document=most,
+                )
+                for most in (per_document, count)
             )
         except ToolRefused as refused:
             raise UsageError(str(refused)) from refused
+    note = _held_back(result, unbounded)
+    if note is not None:
+        result = replace(result, notes=(*result.notes, note))
     if as_json:
         output.out_json(output.hits_dict(result))
     else:
         output.show_hits(result)
+
+
+def _held_back(result: SearchResult, unbounded: SearchResult) -> str | None:
+    """Says which documents would have had more of the hits but for --per-document."""
+    shown = {(h.document, h.start) for h in result.hits}
+    held = [h.document for h in unbounded.hits if (h.document, h.start) not in shown]
+    if not held:
+        return None
+    names = ", ".join(repr(name) for name in dict.fromkeys(held))
+    hits = "1 more hit" if len(held) == 1 else f"{len(held)} more hits"
+    return f"{hits} in {names} held back; --per-document shows more of one document"
 
 
 def _filters(given: tuple[str, ...]) -> dict[str, str]:
@@ -329,6 +385,8 @@ def read(document: str, section: str | None, start: int, as_json: bool, config_p
     with _opened(config) as corpus:
         try:
             passage = read_page(corpus, document, principal=OWNER, section=section, start=start)
+        except UnknownDocument as unknown:
+            raise UnknownDocument(f"{unknown}; 'citehound search SOURCE WORDS' finds documents") from unknown
         except ToolRefused as refused:
             raise UsageError(str(refused)) from refused
     if as_json:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from ..config import SourceConfig
+from ..config import FILE_NAME, SourceConfig
 from ..documents import RESERVED, Metadata, RawDocument
 from ..errors import ConfigError
 from . import SkippedFile
@@ -108,6 +108,8 @@ def documents(source: SourceConfig, config_root: Path, known: Mapping[str, str])
             wanted.append(found[path])
         else:
             skipped.append(SkippedFile(path=path, reason=reason))
+    wanted, doubled = _without_doubles(wanted)
+    skipped.extend(doubled)
     ids = _ids(source.name, [entry.path for entry in wanted], known)
     yield from sorted(skipped, key=lambda s: s.path)
     for entry in wanted:
@@ -159,16 +161,14 @@ def _walk(root: Path) -> Iterator[_Found | SkippedFile]:
                 printable = path.encode("unicode_escape").decode("ascii")
                 yield SkippedFile(path=printable, reason="file name has control characters")
                 continue
+            if entry.name.startswith(".") or entry.name == FILE_NAME:
+                continue  # nobody expects these to be read, Citehound's own state among them: not worth a line
             try:
                 mode = entry.stat(follow_symlinks=False).st_mode
             except OSError as error:
                 yield SkippedFile(path=path, reason=f"cannot be read: {error.strerror}")
                 continue
-            if entry.name == ".citehound":
-                yield SkippedFile(path=path, reason="Citehound's own state")
-            elif entry.name.startswith("."):
-                yield SkippedFile(path=path, reason="hidden file" if not stat.S_ISDIR(mode) else "hidden folder")
-            elif stat.S_ISLNK(mode):
+            if stat.S_ISLNK(mode):
                 reason = _bad_link(Path(entry.path), root)
                 yield SkippedFile(path=path, reason=reason) if reason else _Found(path=path, on_disk=Path(entry.path))
             elif stat.S_ISDIR(mode):
@@ -190,6 +190,19 @@ def _bad_link(path: Path, root: Path) -> str | None:
     if any(part.startswith(".") for part in target.relative_to(root).parts):
         return "link to a hidden file"
     return None if target.is_file() else "link to something that is not a file"
+
+
+def _without_doubles(wanted: list[_Found]) -> tuple[list[_Found], list[SkippedFile]]:
+    """Leaves out links to a file that is read anyway, under its own name or an earlier link's."""
+    links = {entry.path: entry.on_disk.resolve() for entry in wanted if entry.on_disk.is_symlink()}
+    read = {entry.on_disk: entry.path for entry in wanted if entry.path not in links}
+    doubled: list[SkippedFile] = []
+    for path, target in links.items():
+        first = read.setdefault(target, path)
+        if first != path:
+            doubled.append(SkippedFile(path=path, reason=f"link to {first}, which is read already"))
+    gone = {skip.path for skip in doubled}
+    return [entry for entry in wanted if entry.path not in gone], doubled
 
 
 def _read(path: Path, root: Path) -> bytes | str:
