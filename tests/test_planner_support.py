@@ -67,6 +67,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         ("What does an overdue book cost?", "20 cents"),
         ("Is alcohol allowed?", "Alcohol is not allowed"),
         ("Who runs the library?", "Ferreira"),
+        ("How many pupils does one teacher accompany?", "every 12 pupils"),
         ("How many days of annual leave do employees have?", "28 days"),
         ("I am ill. From which day is a doctor's certificate needed?", "fourth day"),
     ],

@@ -59,6 +59,9 @@ _HEAD = re.compile(
 )
 
 
+_PER = re.compile(
+    r"\b(?:one|per|each|every|ein(?:e[rnm]?)?|je|pro|um|uma|cada|por|un|una|une|par|chaque)\b", re.IGNORECASE
+)
 _SUM = re.compile(
     r"\d\s*(?:times|plus|minus|divided by|multiplied by|mal|vezes|mais|veces|más|fois|[x×*+/÷])\s*\d", re.IGNORECASE
 )
@@ -102,6 +105,8 @@ class Asked:
     """A value of one of these kinds must stand there."""
     sum: bool
     """Arithmetic is asked for, which no text answers."""
+    ratio: bool
+    """Asked per something ('how many pupils per teacher', 'how many does one teacher …'), so a ratio answers."""
     counted: str | None
     """What is to be counted, as a stem, where it is no unit."""
 
@@ -121,7 +126,14 @@ def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
         kinds = kinds - {"number"}
     match = _HEAD.search(clause)
     head = stems(match.group("head"), language=language) & set(weights) if match is not None else frozenset[str]()
-    return Asked(weights=weights, head=head, kinds=kinds, sum=_SUM.search(clause) is not None, counted=counted)
+    return Asked(
+        weights=weights,
+        head=head,
+        kinds=kinds,
+        sum=_SUM.search(clause) is not None,
+        ratio=_PER.search(clause) is not None,
+        counted=counted,
+    )
 
 
 def hard_kinds(clause: str) -> frozenset[str]:
@@ -160,7 +172,7 @@ def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str) -> 
 
 def _has(asked: Asked, kind: str, said: str, *, language: str) -> bool:
     if kind == "number" and asked.counted is not None:
-        return counts(said, asked.counted, language=language)
+        return counts(said, asked.counted, language=language, ratio=asked.ratio)
     return has_value(said, kind)
 
 
@@ -174,13 +186,13 @@ _RATIO = frozenset({"every", "each", "per", "je", "jede", "pro", "por", "cada", 
 _APART = _RATIO | {"a", "an", "for", "in", "on", "if"}
 
 
-def counts(said: str, what: str, *, language: str) -> bool:
-    """True when a number of these stands there ('four books', 'Books | 4'), not a ratio ('250 per book')."""
+def counts(said: str, what: str, *, language: str, ratio: bool = False) -> bool:
+    """True when a number of these stands there ('four books', 'Books | 4'); 'every 4 books' only if a ratio will do."""
     for match in re.finditer(r"[^\W_]+(?![^\W_]|[).]\s)", said):
         if not is_number(match.group()):
             continue
         before = re.findall(r"[^\W_]+|[|:]", said[max(0, match.start() - 60) : match.start()])
-        if before and fold(before[-1]) in _RATIO:
+        if not ratio and before and fold(before[-1]) in _RATIO:
             continue
         for word in _words_after(said[match.end() :]):
             if fold(word) in _APART:

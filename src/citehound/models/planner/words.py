@@ -447,10 +447,12 @@ _STRONG_CHANGE = re.compile(
 
 
 def is_simple(question: str) -> bool:
-    """True for one sentence that asks at most two things, compares nothing and asks for no change."""
+    """True for one question (a sentence may tell its context) of at most two things, no comparison and no change."""
     found = [s for s in re.split(r"(?<=[.?!])\s+", question.strip()) if s]
+    asking = [s for s in found if asks(s)] or found
     return (
-        len(found) == 1
+        len(asking) == 1
+        and len(found) <= 2
         and parts_asked(question) <= 2
         and not (_YES_NO.search(question) and compares(question))
         and not _STRONG_CHANGE.search(question)
