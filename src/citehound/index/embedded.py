@@ -59,7 +59,7 @@ _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
 _ORDINAL_BITS = 24
-_CACHED_CHARS = 8_000_000
+_CACHED_CHARS = 32_000_000
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -1016,7 +1016,7 @@ class EmbeddedIndex:
             shown = ", ".join(repr(d) for d in found[:5]) + (" …" if len(found) > 5 else "")
             raise UnknownDocument(f"{name!r} could be any of {len(found)} documents: {shown}; use a full id")
         near = _nearest_documents(name, catalog)
-        hint = f"; nearest: {', '.join(repr(d) for d in near)}" if near else "; list the documents to see their ids"
+        hint = f"; nearest: {', '.join(repr(d) for d in near)}" if near else "; a search gives ids"
         raise UnknownDocument(f"no document is called {name!r}{hint}")
 
     def values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
