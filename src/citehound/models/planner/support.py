@@ -13,6 +13,7 @@ from .state import Text, Weights
 from .words import (
     Sentence,
     asks,
+    capitalised,
     fold,
     has_value,
     is_number,
@@ -75,6 +76,11 @@ class _Piece:
 
 
 @lru_cache(maxsize=512)
+def _stems(text: str, language: str) -> frozenset[str]:
+    return stems(text, language=language)
+
+
+@lru_cache(maxsize=512)
 def _pieces(text: str, language: str) -> tuple[_Piece, ...]:
     return tuple(
         _Piece(sentence=one, stems=stems(one.text, language=language), heading=is_heading(one))
@@ -105,6 +111,8 @@ class Asked:
     """A value of one of these kinds must stand there."""
     sum: bool
     """Arithmetic is asked for, which no text answers."""
+    names: frozenset[str]
+    """Stems of known proper names, of which one must stand in the text or name its document."""
     ratio: bool
     """Asked per something ('how many pupils per teacher', 'how many does one teacher …'), so a ratio answers."""
     counted: str | None
@@ -131,6 +139,12 @@ def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
         head=head,
         kinds=kinds,
         sum=_SUM.search(clause) is not None,
+        names=frozenset(
+            word.stem
+            for name in capitalised(clause)
+            for word in words(name, language=language)
+            if weigh.frequency(word.text) and not word.stem.isdigit()
+        ),
         ratio=_PER.search(clause) is not None,
         counted=counted,
     )
@@ -162,6 +176,8 @@ def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str) -> 
         if 0 <= i < len(pieces) and not pieces[i].heading:
             near |= pieces[i].stems
     if not own & set(asked.weights):
+        return False
+    if asked.names and not asked.names & (near | _stems(f"{text.document} {text.text}", language)):
         return False
     near -= {s for s in near if s.isdigit() and s not in own | named}
     rest = set(asked.weights) - asked.head
