@@ -43,6 +43,7 @@ from .words import (
 )
 
 MAX_CLAIMS = 12
+_BULLET = re.compile(r"^[-*•–] (?=\S)")
 
 _DIFFER = {
     "en": "The values differ: {a} in {x}, {b} in {y}.",
@@ -85,7 +86,7 @@ class _Draft:
             return None
         self.claims.append(
             {
-                "text": " ".join(said.split()),
+                "text": _BULLET.sub("", " ".join(said.split())),
                 "kind": "quoted",
                 "citations": [{"document": quote.text.document, "quote": said}],
             }
@@ -348,11 +349,6 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
             draft.lack(_topic(clause), _NO_MODEL if asked.sum else _looked(state))
 
 
-_TO_MACHINES = re.compile(
-    r"\b(?:AI|assistants?|chatbots?|language models?|LLMs?|system prompt|previous instructions)\b", re.IGNORECASE
-)
-
-
 def _summary(draft: _Draft, clause: str, state: State, focus: Focus, weigh: Weights) -> bool:
     """Quotes the body of the document that is to be summed up: what opens each section; never its title."""
     language = state.language
@@ -370,7 +366,7 @@ def _summary(draft: _Draft, clause: str, state: State, focus: Focus, weigh: Weig
     for one in sentences(best.text):
         if is_heading(one):
             sections.append([])
-        elif not _TO_MACHINES.search(one.text) and len(words(one.text, language=language)) >= 3:
+        elif len(words(one.text, language=language)) >= 3:
             sections[-1].append(one)
     sections = [s for s in sections if s]
     most = max(1, 6 // max(1, len(sections)))
