@@ -87,7 +87,7 @@ def prepared(row: dict[str, Any], folder: Path, tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("row", of("cli"), ids=ids(of("cli")))
 def test_command_line_survives(row: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     if "signal" in row["request"]:
-        pytest.skip("needs a model that is slow on purpose: see test_cli.test_an_interrupt_exits_130_and_the_run_is_kept")
+        pytest.skip("needs a slow model: see test_cli.test_an_interrupt_exits_130_and_the_run_is_kept")
     expect = row["expect"]
     arguments = prepared(row, folder, tmp_path)
     if row["request"].get("pipe"):
