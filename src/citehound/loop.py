@@ -498,7 +498,7 @@ async def converse(
         toolsets=[] if toolbox is None else [_Tools(toolbox)],
         capabilities=[_Budgeted(state)],
         retries={"tools": _ENOUGH, "output": _ENOUGH},
-        model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **(settings or {})}),
+        model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **state.model.settings, **(settings or {})}),
         name=state.agent,
     )
     agent.output_validator(state.validate)

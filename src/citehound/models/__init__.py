@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from ..budget import FREE, Budget, Price
 from ..config import ModelConfig
@@ -11,12 +11,20 @@ from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
 
     from ..index import Lexicon
 
 OFFLINE = "offline"
 OFFLINE_WARNING = "answered by the offline model: it quotes and does not judge"
 _KEYLESS = frozenset({"ollama", "test"})
+
+
+Structured = Literal["tool", "native", "text"]
+
+
+def _no_settings() -> ModelSettings:
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +35,14 @@ class OpenedModel:
     name: str
     price: Price | None
     window: int | None = None
+    settings: ModelSettings = field(default_factory=_no_settings)
+    """What every request to it is sent with: prompt caching and time-outs."""
+    stream: bool = False
+    """Its replies can be read as they come."""
+    structured: Structured = "tool"
+    """How a draft is asked for: a call of an output tool, a native schema, or the strict text form."""
+    tools: bool = True
+    """It can call tools. False: only strategies without tools."""
 
     @property
     def free(self) -> bool:
