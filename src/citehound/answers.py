@@ -90,6 +90,36 @@ class Call:
     agent: str = "main"
 
 
+CellStatus = Literal["found", "not_found", "unverified", "not_reached"]
+"""Of a cell: a cited fact; searched inside the document without a hit; a claim that failed; not asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one document says on one thing that was asked of all."""
+
+    column: str
+    status: CellStatus
+    text: str = ""
+    """The claims of the cell, or empty."""
+    claim: int | None = None
+    """Number (1-based, as shown) of the first of them."""
+    citations: tuple[Citation, ...] = ()
+    queries: tuple[str, ...] = ()
+    """What was looked for inside the document."""
+    reason: str | None = None
+    """Why it was not reached, or what to know about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One document of a survey, with a cell per column."""
+
+    document: str
+    title: str
+    cells: tuple[Cell, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     steps: int = 0
@@ -120,6 +150,8 @@ class Answer:
     usage: Usage = field(default_factory=Usage)
     warnings: tuple[str, ...] = ()
     run_id: str = ""
+    rows: tuple[Row, ...] = ()
+    """The table of a survey; empty for every other answer."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `ask --json`; round floats are kept as they are."""

@@ -37,6 +37,8 @@ class Evidence:
     searches: tuple[Search, ...] = ()
     finds: tuple[Find, ...] = ()
     calls: tuple[Call, ...] = ()
+    agents: tuple[tuple[str, Evidence], ...] = ()
+    """The parts of the agents that shared the work, by name; all of it is in the tuples above too."""
 
     def documents_read(self) -> tuple[str, ...]:
         """Ids in the order of first reading."""
@@ -68,6 +70,18 @@ class Ledger:
         self._searches: list[Search] = []
         self._finds: list[Find] = []
         self._calls: list[Call] = []
+        self._children: dict[str, Ledger] = {}
+
+    def child(self, agent: str) -> Ledger:
+        """The ledger of one of several agents: what it collects is evidence here too, tagged by its name.
+
+        `evidence()` has the children in the order of their making, however their work overlapped.
+        """
+        with self._lock:
+            if agent in self._children:
+                raise ValueError(f"there is an agent {agent!r} already: give each its own name")
+            self._children[agent] = made = Ledger()
+            return made
 
     def saw(self, search: Search, hits: tuple[SearchHit, ...]) -> None:
         with self._lock:
@@ -89,10 +103,23 @@ class Ledger:
 
     def evidence(self) -> Evidence:
         with self._lock:
-            return Evidence(
+            children = dict(self._children)
+            own = Evidence(
                 hits=tuple(self._hits),
                 passages=tuple(self._passages),
                 searches=tuple(self._searches),
                 finds=tuple(self._finds),
                 calls=tuple(self._calls),
             )
+        if not children:
+            return own
+        agents = tuple((name, child.evidence()) for name, child in children.items())
+        parts = [own, *(part for _, part in agents)]
+        return Evidence(
+            hits=tuple(hit for part in parts for hit in part.hits),
+            passages=tuple(passage for part in parts for passage in part.passages),
+            searches=tuple(search for part in parts for search in part.searches),
+            finds=tuple(find for part in parts for find in part.finds),
+            calls=tuple(call for part in parts for call in part.calls),
+            agents=agents,
+        )

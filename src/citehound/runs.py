@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from .answers import Answer, Call, Citation, Claim, Gap, Reference, Usage
+from .answers import Answer, Call, Cell, Citation, Claim, Gap, Reference, Row, Usage
 from .errors import CitehoundError, UsageError
 from .events import Event
 from .readonly import readable, writable
@@ -288,6 +288,9 @@ def answer_from_dict(data: Mapping[str, Any]) -> Answer:
     def returned(call: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(pick(Reference, r) for r in call.get("returned", ()))
 
+    def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(pick(Cell, c, citations=citations(c)) for c in row.get("cells", ()))
+
     return pick(
         Answer,
         data,
@@ -295,4 +298,5 @@ def answer_from_dict(data: Mapping[str, Any]) -> Answer:
         missing=tuple(pick(Gap, g) for g in data.get("missing", ())),
         calls=tuple(pick(Call, c, returned=returned(c)) for c in data.get("calls", ())),
         usage=pick(Usage, data.get("usage", {})),
+        rows=tuple(pick(Row, r, cells=cells(r)) for r in data.get("rows", ())),
     )

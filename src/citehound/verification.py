@@ -95,6 +95,8 @@ class _Library:
 
     evidence: Evidence
     documents: Documents
+    only: Sequence[Citation] | None = None
+    """Set where a draft may cite nothing but what others have cited and code has verified."""
     _folded: dict[str, Folded] = field(default_factory=dict[str, Folded])
     _documents: dict[str, Document] = field(default_factory=dict[str, Document])
     _evidence: dict[str, Evidence] = field(default_factory=dict[str, Evidence])
@@ -129,12 +131,20 @@ class _Library:
         return self.evidence_of(document).was_read(document, 0, len(self.document(document).text))
 
 
-def check(draft: Draft, evidence: Evidence, documents: Documents, *, question: str = "") -> Checked:
+def check(
+    draft: Draft,
+    evidence: Evidence,
+    documents: Documents,
+    *,
+    question: str = "",
+    only: Sequence[Citation] | None = None,
+) -> Checked:
     """Every claim and gap of the draft with its verdict; nothing is dropped, repaired or passed in silence.
 
     `question` only tells the language where a claim is too short to; its numbers never count as evidence.
+    `only` are citations verified before (of a lead's sub-agents): one that is not a part of these fails.
     """
-    library = _Library(evidence=evidence, documents=documents)
+    library = _Library(evidence=evidence, documents=documents, only=only)
     fallback = (guess_languages(question) or (None,))[0]
     judged: dict[int, _Judged] = {}
     for number in range(1, len(draft.claims) + 1):
@@ -408,6 +418,8 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
     citation = replace(citation, labels=labels)
     warnings = tuple(f"{document.id}: {label}" for label in labels)
     if absence and not draft.quote.strip():
+        if not _reused(citation, library):
+            return _Cited(citation=replace(citation, reason=_NOT_REUSED), document=document, todo=_REUSE)
         if outdated is not None:
             return _Cited(citation=replace(citation, reason=outdated), document=document, todo=todo, warnings=warnings)
         return _Cited(citation=replace(citation, status="verified"), document=document, warnings=warnings)
@@ -426,6 +438,8 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
     )
     if why:
         return _Cited(citation=replace(citation, reason=why), document=document, todo=what, warnings=warnings)
+    if not _reused(citation, library):
+        return _Cited(citation=replace(citation, reason=_NOT_REUSED), document=document, todo=_REUSE)
     if outdated is not None:
         return _Cited(citation=replace(citation, reason=outdated), document=document, todo=todo, warnings=warnings)
     left_out = clipped_words(document, place, sentence, language=document.language)
@@ -438,6 +452,26 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
         stated=stated_quantities(document, place, sentence),
         warnings=warnings,
     )
+
+
+_NOT_REUSED = "not among the citations that the sub-agents verified"
+_REUSE = "reuse a citation of the findings with its words, or move the claim to missing"
+
+
+def _reused(citation: Citation, library: _Library) -> bool:
+    """True when nothing limits the citations, or this one is one of `only` or a part of its quote."""
+    if library.only is None:
+        return True
+    for known in library.only:
+        if known.status != "verified" or known.document != citation.document:
+            continue
+        if citation.start is None or citation.end is None:
+            if known.start is None:
+                return True
+        elif known.start is not None and known.end is not None:
+            if known.start <= citation.start and citation.end <= known.end:
+                return True
+    return False
 
 
 def check_quote(quote: str, document: Document, library: _Library) -> tuple[Place | None, str, str]:
