@@ -468,9 +468,8 @@ def _reused(citation: Citation, library: _Library) -> bool:
         if citation.start is None or citation.end is None:
             if known.start is None:
                 return True
-        elif known.start is not None and known.end is not None:
-            if known.start <= citation.start and citation.end <= known.end:
-                return True
+        elif known.start is not None and known.start <= citation.start and citation.end <= (known.end or 0):
+            return True
     return False
 
 
