@@ -108,6 +108,11 @@ def _stemmer(language: str) -> _Stemmer:
     return _Stemmer(language)
 
 
+def stem_words(words: list[str], language: str) -> list[str]:
+    """The stem of each lower-case word, in order; `language` as `known_language` gives it."""
+    return _stemmer(language)(words)
+
+
 def known_language(language: str | None) -> str:
     """The ISO code when there is a stemmer for it ('de-AT' is 'de'), else ''."""
     code = (language or "").lower().replace("_", "-").split("-")[0]
