@@ -104,12 +104,18 @@ class Meter:
     """
 
     def __init__(
-        self, budget: Budget, *, clock: Callable[[], float] = time.monotonic, parent: Meter | None = None
+        self,
+        budget: Budget,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        parent: Meter | None = None,
+        own_steps: bool = False,
     ) -> None:
         self.budget = budget
         self._clock = clock
         self._started = clock()
         self._parent = parent
+        self._own_steps = own_steps
         self._lock = threading.RLock() if parent is None else parent._lock
         self._steps = 0
         self._calls = 0
@@ -119,8 +125,11 @@ class Meter:
         self._dollars = 0.0
         self._reserved = 0.0
 
-    def child(self, *, share: float = 1.0, max_steps: int | None = None) -> Meter:
-        """A meter with `share` of what is left here."""
+    def child(self, *, share: float = 1.0, max_steps: int | None = None, own_steps: bool = False) -> Meter:
+        """A meter with `share` of what is left here.
+
+        With `own_steps` its steps count only in itself: for requests that share one step of this meter.
+        """
         with self._lock:
             left = self.dollars_left()
             return Meter(
@@ -131,6 +140,7 @@ class Meter:
                 ),
                 clock=self._clock,
                 parent=self,
+                own_steps=own_steps,
             )
 
     def dollars_left(self) -> float | None:
@@ -154,7 +164,7 @@ class Meter:
         with self._lock:
             if self.steps_left() == 0:
                 raise BudgetExceeded(f"the step cap of {self.budget.max_steps} is reached", limit="steps")
-            if self._parent is not None:
+            if self._parent is not None and not self._own_steps:
                 self._parent.begin_step()
             self._steps += 1
             return self._steps

@@ -36,7 +36,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import UsageLimits
 from pydantic_core import SchemaValidator, core_schema
 
-from .answers import Claim, Gap, StopReason
+from .answers import Citation, Claim, Gap, Row, StopReason
 from .budget import Meter, Price, worst_tokens
 from .drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from .errors import BudgetExceeded
@@ -83,6 +83,8 @@ class Outcome:
     """Set for an answer that used no document."""
     stop_reason: StopReason = "answered"
     warnings: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    """The table of a survey."""
 
 
 class Stopped(Exception):
@@ -109,6 +111,7 @@ class Conversation:
         emit: Emit = nowhere,
         agent: str = "main",
         sleep: Sleep = asyncio.sleep,
+        only: Sequence[Citation] | None = None,
     ) -> None:
         self.model = model
         self.meter = meter
@@ -120,6 +123,8 @@ class Conversation:
         self.emit = emit
         self.agent = agent
         self.sleep = sleep
+        self.only = only
+        """Verified citations, and the draft may use no others; None lifts that."""
         self.price: Price = model.price or Price(input=0.0, output=0.0)
         self.forced: StopReason | None = None
         """Why the last draft was asked for; None while the model may go on."""
@@ -377,7 +382,9 @@ class Conversation:
             if self._retry_fits(NOTHING_SEARCHED):
                 raise ModelRetry(NOTHING_SEARCHED)
         draft = _without_text(draft, used_documents=bool(evidence.calls))
-        checked = await asyncio.to_thread(check, draft, evidence, self.documents, question=self.question)
+        checked = await asyncio.to_thread(
+            check, draft, evidence, self.documents, question=self.question, only=self.only
+        )
         self.draft, self.checked = draft, checked
         # Without tools, a gap that was not searched for cannot be mended; a claim can.
         mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
