@@ -47,7 +47,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -174,7 +174,7 @@ def serve(
     fault_list: Sequence[Reply] | None = None,
     seed: int = 0,
     cache: bool = True,
-) -> Iterator[Server]:
+) -> Generator[Server]:
     """Runs a server for the length of a `with`. See the module for the words.
 
     `protocol` limits which endpoint answers (the other gives 404). `module` is 'file.py:function', called with the
@@ -214,7 +214,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def blackhole() -> Iterator[str]:
+def blackhole() -> Generator[str]:
     """An address on loopback that never accepts a connection: the client's own connect time-out ends the wait."""
     with socket.socket() as listener, contextlib.ExitStack() as held:
         listener.bind(("127.0.0.1", 0))
@@ -227,7 +227,7 @@ def blackhole() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[str]:
+def refusing() -> Generator[str]:
     """An address on loopback that refuses every connection at once."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -267,7 +267,7 @@ class _Stage:
         self.arrived = asyncio.Condition()
         self._started = time.monotonic()
         self._script = None if config.get("script") is None else tuple(config["script"])
-        self._scripts: dict[str, tuple[Reply, ...]] = {k: tuple(v) for k, v in (config.get("scripts") or {}).items()}
+        self._scripts: dict[str, tuple[Reply, ...]] = {k: tuple(v) for k, v in _table(config.get("scripts")).items()}
         self._per = config.get("per") or "server"
         self._faults = float(config.get("faults") or 0.0)
         self._fault_list: list[Reply] = list(config.get("fault_list") or FAULTS)
@@ -291,10 +291,9 @@ class _Stage:
 
     def _key(self, body: Any, headers: Mapping[str, str]) -> tuple[str, tuple[Reply, ...] | None]:
         given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        model = body.get("model") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        for key in (headers.get("x-session"), given, model):
+        for key in (headers.get("x-session", ""), given, str(_table(body).get("model"))):
             if key in self._scripts:
-                return cast(str, key), self._scripts[cast(str, key)]
+                return key, self._scripts[key]
         asked = _first_words(body)
         for key, script in self._scripts.items():
             if key in asked:
@@ -378,11 +377,23 @@ def _asked(function: Dynamic, body: Any, about: Mapping[str, Any]) -> Reply:
 # What a request says.
 
 
+def _table(value: Any) -> dict[str, Any]:
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], value or [])
+
+
+def _headers(reply: Reply) -> dict[str, str]:
+    return {key.lower(): str(value) for key, value in _table(reply.get("headers")).items()}
+
+
 def _schemas(body: Any) -> dict[str, Any]:
     """Tool names and the schemas of their arguments."""
     found: dict[str, Any] = {}
-    for tool in body.get("tools") or []:
-        about = tool.get("function", tool)
+    for tool in _rows(body.get("tools")):
+        about = _table(tool.get("function", tool))
         found[about.get("name", "")] = about.get("input_schema") or about.get("parameters") or {}
     return found
 
@@ -408,9 +419,7 @@ def text_of(content: Any) -> str:
 
 def _first_words(body: Any) -> str:
     """The text of the first user message."""
-    if not isinstance(body, dict):
-        return ""
-    for message in cast(dict[str, Any], body).get("messages") or []:
+    for message in _rows(_table(body).get("messages")):
         if message.get("role") == "user":
             return text_of(message.get("content"))
     return ""
@@ -424,7 +433,7 @@ def turns_so_far(body: Any) -> int:
 def results_so_far(body: Any) -> list[str]:
     """The texts of all tool results in the request, in either protocol."""
     found: list[str] = []
-    for message in body.get("messages", []):
+    for message in _rows(body.get("messages")):
         if message.get("role") == "tool":
             found.append(text_of(message.get("content")))
         elif message.get("role") == "user" and isinstance(message.get("content"), list):
@@ -443,7 +452,7 @@ def prompt_text(body: Any) -> str:
             return [bare(item) for item in cast(list[Any], value)]
         return value
 
-    parts = [body.get("tools") or [], body.get("system") or "", *(body.get("messages") or [])]
+    parts: list[Any] = [body.get("tools") or [], body.get("system") or "", *_rows(body.get("messages"))]
     return "\n".join(json.dumps(bare(part), ensure_ascii=False) for part in parts)
 
 
@@ -575,14 +584,14 @@ def _anthropic_events(message: dict[str, Any], blocks: Sequence[Mapping[str, Any
         return f"event: {name}\ndata: {json.dumps({'type': name, **data}, ensure_ascii=False)}\n\n".encode()
 
     usage = message.get("usage")
-    start = {**message, "content": [], "stop_reason": None}
+    start: dict[str, Any] = {**message, "content": [], "stop_reason": None}
     if usage is not None:
         start["usage"] = {**usage, "output_tokens": 1}
     yield event("message_start", {"message": start})
     for index, (block, whole) in enumerate(zip(blocks, message["content"], strict=True)):
         deltas: list[dict[str, Any]] = []
         if whole["type"] == "tool_use":
-            empty = {**whole, "input": {}}
+            empty: dict[str, Any] = {**whole, "input": {}}
             deltas = [{"type": "input_json_delta", "partial_json": p} for p in ("", *_pieces(block["args"]))]
         elif whole["type"] == "thinking":
             empty = {**whole, "thinking": "", "signature": ""}
@@ -664,13 +673,13 @@ def _openai_message(
 def _openai_events(completion: dict[str, Any], body: Any) -> Iterator[bytes]:
     choice = completion["choices"][0]
     message = choice["message"]
-    wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    wants_usage = bool(_table(body.get("stream_options")).get("include_usage"))
     kept = ("id", "created", "model", "service_tier", "system_fingerprint")
     base = {**{k: completion[k] for k in kept}, "object": "chat.completion.chunk"}
 
     def chunk(delta: Mapping[str, Any], *, finish: str | None = None) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        data = {**base, "choices": choices, **({"usage": None} if wants_usage else {})}
+        data: dict[str, Any] = {**base, "choices": choices, **({"usage": None} if wants_usage else {})}
         return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
     yield chunk({"role": "assistant", "content": "" if message["content"] is not None else None, "refusal": None})
@@ -688,8 +697,8 @@ def _openai_events(completion: dict[str, Any], body: Any) -> Iterator[bytes]:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, finish=choice["finish_reason"])
     if wants_usage and "usage" in completion:
-        data = {**base, "choices": [], "usage": completion["usage"]}
-        yield f"data: {json.dumps(data)}\n\n".encode()
+        last: dict[str, Any] = {**base, "choices": [], "usage": completion["usage"]}
+        yield f"data: {json.dumps(last)}\n\n".encode()
     yield b"data: [DONE]\n\n"
 
 
@@ -717,7 +726,7 @@ def _json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = 
 
 def _error(reply: Reply, *, anthropic: bool, ident: str) -> _Answer:
     status = int(reply["status"])
-    headers = {key.lower(): str(value) for key, value in (reply.get("headers") or {}).items()}
+    headers = _headers(reply)
     body = reply.get("body")
     if body is not None:
         kind = "text/html; charset=utf-8" if body.lstrip().startswith("<") else "application/json"
@@ -725,7 +734,11 @@ def _error(reply: Reply, *, anthropic: bool, ident: str) -> _Answer:
     kind, code = reply.get("error_type", "api_error"), reply.get("error_code")
     message = reply.get("message") or str(code or kind).replace("_", " ")
     if anthropic:
-        error = {"type": kind, "message": message, **({"code": code, "details": {"error_code": code}} if code else {})}
+        error: dict[str, Any] = {
+            "type": kind,
+            "message": message,
+            **({"code": code, "details": {"error_code": code}} if code else {}),
+        }
         return _json({"type": "error", "error": error, "request_id": f"req_{ident}"}, status=status, headers=headers)
     error = {"message": message, "type": kind, "param": None, "code": code}
     return _json({"error": error}, status=status, headers=headers)
@@ -740,7 +753,7 @@ def _content(
     shown = None if "usage" in taken.reply and taken.reply["usage"] is None else billed
     make = _anthropic_message if anthropic else _openai_message
     message = make(reply, body, blocks, shown, ident=ident)
-    headers = {"request-id" if anthropic else "x-request-id": f"req_{ident}", **(reply.get("headers") or {})}
+    headers = {"request-id" if anthropic else "x-request-id": f"req_{ident}", **_headers(reply)}
     if not body.get("stream"):
         return _json(message, headers=headers), billed
     events = _anthropic_events(message, blocks) if anthropic else _openai_events(message, body)
@@ -830,10 +843,11 @@ class _Http:
         if kind == "http":
             answer = _error(reply, anthropic=anthropic, ident=ident)
         elif kind == "raw":
-            given = {key.lower(): str(value) for key, value in (reply.get("headers") or {}).items()}
             text = reply.get("body", "").encode()
             answer = _Answer(
-                status=reply.get("status", 200), headers={"content-type": "application/json", **given}, body=text
+                status=reply.get("status", 200),
+                headers={"content-type": "application/json", **_headers(reply)},
+                body=text,
             )
         elif kind == "stream_break":
             of = reply.get("of") or {"kind": "final", "text": TEXT}
