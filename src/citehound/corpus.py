@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from .config import Config, SourceConfig
 from .documents import (
@@ -40,10 +40,13 @@ from .errors import (
     UsageError,
 )
 from .events import Emit, Progress, nowhere
-from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Principal
+from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Near, Principal
 from .parsing import Unsupported
 from .parsing.worker import Worker
 from .sources import SkippedFile
+
+if TYPE_CHECKING:
+    from .embedding import Vectors
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -223,6 +226,36 @@ class Corpus:
             k=k,
             per_document=per_document,
         )
+
+    def embed_query(self, *texts: str) -> Vectors | None:
+        """Texts to look for, as vectors of the index: one row of length 1 each. None when it has no vectors."""
+        return self._reader().embed(texts)
+
+    def nearest(
+        self,
+        source: str | None,
+        vector: Vectors,
+        *,
+        principal: Principal,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 20,
+    ) -> Sequence[Near]:
+        """The `k` passages nearest to one row of `embed_query`, best first."""
+        return self._reader().nearest(
+            vector,
+            principal=principal,
+            source=self._source(source),
+            filters=filters,
+            only_current=only_current,
+            documents=documents,
+            k=k,
+        )
+
+    def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
+        """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
+        return self._reader().cosines(vectors, passages, principal=principal)
 
     def read(
         self, document: str, *, principal: Principal, section: str | None = None, start: int = 0, limit: int = PAGE

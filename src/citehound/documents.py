@@ -149,6 +149,8 @@ class SearchHit:
     """Span of the whole chunk."""
     labels: tuple[str, ...] = ()
     """'superseded by policies/x-v4', 'amended by contracts/y', 'draft' ..."""
+    ordinal: int = 0
+    """Of the chunk in its document."""
 
 
 @dataclass(frozen=True, kw_only=True)

