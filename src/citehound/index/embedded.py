@@ -44,7 +44,9 @@ from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
 from . import FileState, IndexEntry, Near, Principal
 from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
+from .links import Wording, calls, key_of, pack, unpack, wording
 from .locking import WriteLock
+from .trail import EmbeddedTrail, Head
 from .versions import CURRENT, Currency, Named, Names, currencies, state_of
 
 FORMAT = 1
@@ -62,6 +64,8 @@ BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
 _ORDINAL_BITS = 24
 _CACHED_CHARS = 32_000_000
+_CACHED_WORDINGS = 30_000
+"""Passages whose words are kept at hand."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -79,6 +83,18 @@ CREATE TABLE files (
 ) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL);
 """
+_LINK_TABLES = """
+CREATE TABLE IF NOT EXISTS wordings (row INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS calls (
+    key INTEGER NOT NULL, row INTEGER NOT NULL, weight REAL NOT NULL, PRIMARY KEY (key, row)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS calls_of_row ON calls (row);
+CREATE TRIGGER IF NOT EXISTS links_go AFTER DELETE ON documents BEGIN
+    DELETE FROM wordings WHERE row = old.row;
+    DELETE FROM calls WHERE row = old.row;
+END;
+"""
+"""What links stand on: the words and names of each document's passages, and by which names a document is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +157,11 @@ class _Stored:
             text=self.text[start:end],
             context=about,
         )
+
+    def context(self, ordinal: int) -> str:
+        """What is searched beside a chunk's text."""
+        chunks = self._body["chunks"]
+        return str(chunks[ordinal][3]) if ordinal < len(chunks) else ""
 
     def place(self, ordinal: int) -> tuple[str | None, int, int] | None:
         """(section, start, end) of a chunk."""
@@ -259,6 +280,8 @@ class EmbeddedIndex:
         self._mutex = threading.RLock()
         self._cache: OrderedDict[int, _Stored] = OrderedDict()
         self._cached_chars = 0
+        self._worded: OrderedDict[int, tuple[Wording, ...]] = OrderedDict()
+        self._worded_passages = 0
         self._snapshot: _Snapshot | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._write = write
@@ -314,6 +337,7 @@ class EmbeddedIndex:
         self._verify(manifest, thorough=True)
         self._write_manifest({**manifest, "clean": False})
         self._connect(write=True)
+        self._link_old()
         self._replay()
 
     def _create(self) -> None:
@@ -322,7 +346,7 @@ class EmbeddedIndex:
         db = sqlite3.connect(self._db_path, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = WAL")
-            db.executescript("BEGIN;" + _TABLES + "COMMIT;")
+            db.executescript("BEGIN;" + _TABLES + _LINK_TABLES + "COMMIT;")
             generation = secrets.token_hex(8)
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
@@ -398,6 +422,8 @@ class EmbeddedIndex:
             self._stand_in = None
         self._cache.clear()
         self._cached_chars = 0
+        self._worded.clear()
+        self._worded_passages = 0
 
     def close(self) -> None:
         """Writers commit first, then seal the index with fresh checksums."""
@@ -561,6 +587,7 @@ class EmbeddedIndex:
                 db.execute("INSERT INTO log (document) VALUES (?)", (document.id,))
                 self._put_state(db, entry.state)
                 row = cast(int, db.execute("SELECT row FROM documents WHERE id = ?", (document.id,)).fetchone()[0])
+                self._put_links(db, row, document, entry.chunks)
                 self._put_terms(row, document, entry.chunks)
                 self._pending_chars += len(document.text) + 200
                 if self._pending_chars > BATCH_CHARS:
@@ -647,6 +674,34 @@ class EmbeddedIndex:
             for mark in marks:
                 record.add_text("filter", mark)
             writer.add_document(record)
+
+    def _put_links(self, db: sqlite3.Connection, row: int, document: Document, chunks: Iterable[Chunk]) -> None:
+        """In the transaction of the document itself; they go with it (see the trigger)."""
+        language = self._language_of(document.language)
+        found = [wording(c.text, title=f"{document.title}\n{c.context}", language=language) for c in chunks]
+        db.execute("INSERT OR REPLACE INTO wordings VALUES (?, ?)", (row, pack(found)))
+        db.executemany(
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?)",
+            [
+                (key_of(called.words), row, called.weight)
+                for called in calls(title=document.title, path=document.path, metadata=document.metadata)
+            ],
+        )
+
+    def _link_old(self) -> None:
+        """Documents that were indexed before links were kept get theirs."""
+        db = self._require_writer()
+        with _corrupt_if_broken():
+            db.executescript(_LINK_TABLES)
+            missing = db.execute("SELECT row FROM documents WHERE row NOT IN (SELECT row FROM wordings)").fetchall()
+            if not missing:
+                return
+            db.execute("BEGIN IMMEDIATE")
+            for (row,) in missing:
+                stored = self._load(cast(int, row))
+                if stored is not None:
+                    self._put_links(db, cast(int, row), stored.document, stored.chunks)
+            db.execute("COMMIT")
 
     def _language_of(self, language: str | None) -> str:
         return language or self._language or FALLBACK_LANGUAGE
@@ -893,6 +948,105 @@ class EmbeddedIndex:
     def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
         """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
         return np.zeros((len(vectors), len(passages)), dtype=np.float32)
+
+    def trail(
+        self,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+    ) -> EmbeddedTrail | None:
+        """What the chase asks; None when an unknown filter means that nothing can match."""
+        look = self._look()
+        catalog = look.catalog
+        chosen = _choose(catalog, source=source, filters=filters)
+        if chosen.notes:
+            return None
+        heads: dict[int, Head | None] = {}
+
+        def head(row: int) -> Head | None:
+            if row not in heads:
+                heads[row] = self._trail_head(catalog, row, chosen, source=source, only_current=only_current)
+            return heads[row]
+
+        return EmbeddedTrail(
+            searcher=look.searcher,
+            schema=_SCHEMA,
+            marks=[mark for mark in chosen.marks if mark != catalog.everywhere],
+            ordinal_bits=_ORDINAL_BITS,
+            passages=catalog.passages,
+            language=self._language_of(None),
+            head=head,
+            load=self._load,
+            wordings=self._wordings,
+            called=self._called,
+        )
+
+    def _trail_head(
+        self, catalog: _Catalog, row: int, chosen: _Choice, *, source: str | None, only_current: bool
+    ) -> Head | None:
+        known = catalog.by_row.get(row)
+        if known is None or (source is not None and known.source != source):
+            return None
+        currency = catalog.currency(known.id)
+        if only_current and not currency.current:
+            return None
+        for key, value in chosen.wanted:
+            if all(fold_value(part) != value for part in _parts(known.metadata.get(key, ""))):
+                return None
+        return Head(
+            row=row,
+            document=known.id,
+            source=known.source,
+            title=known.title,
+            language=self._language_of(known.language),
+            metadata=known.metadata,
+            passages=known.passages,
+            current=currency.current,
+            labels=currency.labels,
+        )
+
+    def _wordings(self, row: int) -> tuple[Wording, ...] | None:
+        """The words of a document's passages; None where they are not stored (an index of before)."""
+        with self._mutex:
+            known = self._worded.get(row)
+            if known is not None:
+                self._worded.move_to_end(row)
+                return known
+            with _corrupt_if_broken():
+                try:
+                    found = self._database().execute("SELECT body FROM wordings WHERE row = ?", (row,)).fetchone()
+                except sqlite3.OperationalError as error:
+                    if "no such table" in str(error):
+                        return None
+                    raise
+                if found is None:
+                    return None
+                words = unpack(found[0])
+            self._worded[row] = words
+            self._worded_passages += len(words)
+            while self._worded_passages > _CACHED_WORDINGS and len(self._worded) > 1:
+                self._worded_passages -= len(self._worded.popitem(last=False)[1])
+            return words
+
+    def _called(self, keys: Sequence[int]) -> dict[int, list[tuple[int, float]]]:
+        """Key of a name to (row, weight) of the documents called so."""
+        found: dict[int, list[tuple[int, float]]] = {}
+        with self._mutex, _corrupt_if_broken():
+            db = self._database()
+            for at in range(0, len(keys), 500):
+                some = keys[at : at + 500]
+                marks = ",".join("?" * len(some))
+                try:
+                    rows = db.execute(f"SELECT key, row, weight FROM calls WHERE key IN ({marks})", some).fetchall()
+                except sqlite3.OperationalError as error:
+                    if "no such table" in str(error):
+                        return {}
+                    raise
+                for key, row, weight in rows:
+                    found.setdefault(key, []).append((row, weight))
+        return found
 
     def _weigh(self, look: _Snapshot, query: str) -> list[tuple[QueryTerm, float]]:
         """The query's terms that occur at all, rarest first, without those that say nothing in a big index."""
