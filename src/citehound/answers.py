@@ -12,6 +12,7 @@ Mode = Literal["auto", "direct", "single", "hops", "agent", "research"]
 Status = Literal["complete", "partial", "not_found", "direct", "failed"]
 ClaimKind = Literal["quoted", "conclusion", "absence"]
 ClaimStatus = Literal["verified", "unverified", "uncited"]
+SupportVerdict = Literal["supported", "unsupported", "unclear"]
 StopReason = Literal[
     "answered",
     "steps",
@@ -57,6 +58,8 @@ class Claim:
     """Numbers (1-based, as shown) of the claims it rests on."""
     terms: tuple[str, ...] = ()
     """kind 'absence': what was looked for."""
+    support: SupportVerdict | None = None
+    """What a model thinks of claim and quotes (`[verify] support`); `status` does not depend on it. None: not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +129,8 @@ class Usage:
     model_calls: int = 0
     searches: int = 0
     reads: int = 0
+    retrievals: int = 0
+    """Rounds in which code searched the sources (`single`, `hops`, a prefetch); a model's own searches are none."""
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
