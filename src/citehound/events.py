@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from .answers import Answer, Claim, Gap, Reference
+from .answers import Answer, Claim, ClaimKind, Gap, Reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,45 @@ class ToolFailed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retry(Event):
+    """A request to the model failed and is sent again after `wait` seconds."""
+
+    type: ClassVar[str] = "retry"
+    step: int
+    attempt: int
+    """The number of the attempt that failed, from 1."""
+    reason: str
+    wait: float
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted(Event):
+    """The model's window is nearly full: old search results are sent as one line per hit from now on."""
+
+    type: ClassVar[str] = "compacted"
+    step: int
+    results: int
+    """How many results were shortened."""
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimDrafted(Event):
+    """A claim as the model drafted it, before any check; a draft that is sent back is followed by another."""
+
+    type: ClassVar[str] = "claim"
+    draft: int
+    """The number of the draft, from 1."""
+    number: int
+    text: str
+    kind: ClaimKind
+    documents: tuple[str, ...]
+    """What its citations name, as the model wrote it."""
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClaimChecked(Event):
     """A claim with its verdict."""
 
@@ -110,6 +149,8 @@ class Progress(Event):
     done: int
     total: int
     what: str
+    passages: int = 0
+    """Made so far in this run."""
 
 
 Emit = Callable[[Event], None]

@@ -131,6 +131,22 @@ def run_span(*, run_id: str, question: str, mode: str, model: str) -> Generator[
 
 
 @contextmanager
+def chat_span(
+    *, model: str, provider: str, max_tokens: int, step: int | None = None, attempt: int = 1, agent: str = "main"
+) -> Generator[Traced]:
+    """The span of one request to a model: `chat MODEL`; one that is sent again has a span per attempt."""
+    with _span(f"chat {model}") as traced:
+        traced.set("gen_ai.operation.name", "chat")
+        traced.set("gen_ai.provider.name", provider)
+        traced.set("gen_ai.request.model", model)
+        traced.set("gen_ai.request.max_tokens", max_tokens)
+        traced.set("gen_ai.agent.name", agent)
+        traced.set("citehound.step", step)
+        traced.set("citehound.attempt", attempt)
+        yield traced
+
+
+@contextmanager
 def search_span(
     *, source: str, query: str, filters: Mapping[str, str] | None = None, step: int | None = None, agent: str = "main"
 ) -> Generator[Traced]:
