@@ -28,6 +28,18 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decided(Event):
+    """A decision that is no chat turn: `what` is skip, route, sufficient or reformulate; `by` is 'rules' or a model."""
+
+    type: ClassVar[str] = "decision"
+    what: str
+    verdict: str
+    why: str
+    by: str
+    agent: str = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepStarted(Event):
     type: ClassVar[str] = "step_started"
     step: int
