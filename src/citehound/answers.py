@@ -107,6 +107,8 @@ class Cell:
     """The claims of the cell, or empty."""
     claim: int | None = None
     """Number (1-based, as shown) of the first of them."""
+    claims: tuple[int, ...] = ()
+    """Numbers of all of them."""
     citations: tuple[Citation, ...] = ()
     queries: tuple[str, ...] = ()
     """What was looked for inside the document."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .answers import Citation, Claim, Gap
+from .answers import Cell, Citation, Claim, Gap, Row
 
 _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
@@ -16,13 +16,69 @@ def render_text(claims: Sequence[Claim], missing: Sequence[Gap] = ()) -> str:
     Only code writes square brackets: those of a claim's own words become round ones, so no claim can look cited.
     """
     lines = [_claim(number, claim) for number, claim in enumerate(claims, start=1)]
+    return "\n".join(_with_missing(lines, missing))
+
+
+def _with_missing(lines: list[str], missing: Sequence[Gap]) -> list[str]:
     if missing:
         if lines:
             lines.append("")
         lines.append("**Missing**")
         lines.append("")
         lines += [_gap(gap) for gap in missing]
-    return "\n".join(lines)
+    return lines
+
+
+NOT_FOUND = "nothing found"
+NOT_REACHED = "not reached"
+
+
+def render_survey(rows: Sequence[Row], claims: Sequence[Claim], missing: Sequence[Gap] = ()) -> str:
+    """A table with a row per document, then the claims that stand in no cell, then what is missing."""
+    columns = [cell.column for cell in rows[0].cells] if rows else []
+    lines = [*survey_counts(rows), ""] if rows else []
+    if rows:
+        lines.append(_table_line(["document", *map(_plain, columns)]))
+        lines.append(_table_line(["---"] * (len(columns) + 1)))
+        lines += [_table_line([row.document, *(_cell(cell, claims) for cell in row.cells)]) for row in rows]
+    others = survey_claims(rows, claims)
+    if others:
+        lines += ["", *(_claim(number, claim) for number, claim in others)]
+    return "\n".join(_with_missing(lines, missing))
+
+
+def survey_counts(rows: Sequence[Row]) -> list[str]:
+    """Per column, in how many documents something was found."""
+    lines: list[str] = []
+    for at, cell in enumerate(rows[0].cells if rows else ()):
+        states = [row.cells[at].status for row in rows]
+        counts = [
+            (states.count("found"), "with a quote"),
+            (states.count("not_found"), NOT_FOUND),
+            (states.count("unverified"), "not verified"),
+            (states.count("not_reached"), NOT_REACHED),
+        ]
+        said = ", ".join(f"{count} {what}" for count, what in counts if count)
+        lines.append(f"{_plain(cell.column)}: {len(rows)} document{'' if len(rows) == 1 else 's'} ({said})")
+    return lines
+
+
+def survey_claims(rows: Sequence[Row], claims: Sequence[Claim]) -> list[tuple[int, Claim]]:
+    """The claims that stand in no cell, with their numbers."""
+    inside = {number for row in rows for cell in row.cells for number in cell.claims}
+    return [(number, claim) for number, claim in enumerate(claims, start=1) if number not in inside]
+
+
+def _table_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+
+
+def _cell(cell: Cell, claims: Sequence[Claim]) -> str:
+    if cell.status == "not_reached":
+        return f"*{NOT_REACHED}*"
+    if not cell.claims:
+        return f"*{NOT_FOUND}*"
+    return " ".join(_claim(number, claims[number - 1]) for number in cell.claims if number <= len(claims))
 
 
 def _plain(text: str) -> str:
