@@ -120,6 +120,9 @@ KINDS = {
     "[budget]": config.BudgetConfig,
     "[[sources]]": config.SourceConfig,
     "[index]": config.IndexConfig,
+    "[agent]": config.AgentConfig,
+    "[routing]": config.RoutingConfig,
+    "[verify]": config.VerifyConfig,
 }
 TABLES = list(KINDS)
 

@@ -44,6 +44,26 @@ class BudgetConfig:
     max_steps: int = 12
     max_dollars: float | None = 0.50
     max_seconds: float | None = 120.0
+    max_hops: int = 2
+    """Retrievals of one question in the `hops` mode."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    prefetch: bool = False
+    """Puts the six best passages of one fixed retrieval into the agent's prompt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutingConfig:
+    judge: str = "model"
+    """'model' or 'rules': who decides on skip, route and sufficiency. Without a model it is always rules."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    support: str = "off"
+    """'off' or 'model': whether a model judges each claim beside its quotes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +100,9 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
+    verify: VerifyConfig = field(default_factory=VerifyConfig)
     path: Path | None = None
     """The file it was read from."""
 
@@ -104,7 +127,15 @@ _WORDS: Mapping[_Kind, str] = {
     "table": "a table",
     "tables": "a list of tables",
 }
-_TOP: Mapping[str, _Kind] = {"model": "table", "budget": "table", "sources": "tables", "index": "table"}
+_TOP: Mapping[str, _Kind] = {
+    "model": "table",
+    "budget": "table",
+    "sources": "tables",
+    "index": "table",
+    "agent": "table",
+    "routing": "table",
+    "verify": "table",
+}
 _MODEL: Mapping[str, _Kind] = {
     "name": "text",
     "small": "text",
@@ -117,7 +148,10 @@ _MODEL: Mapping[str, _Kind] = {
     "price_cached": "number",
 }
 _PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number"}
-_BUDGET: Mapping[str, _Kind] = {"max_steps": "count", "max_dollars": "limit", "max_seconds": "limit"}
+_BUDGET: Mapping[str, _Kind] = {"max_steps": "count", "max_dollars": "limit", "max_seconds": "limit", "max_hops": "count"}
+_AGENT: Mapping[str, _Kind] = {"prefetch": "flag"}
+_ROUTING: Mapping[str, _Kind] = {"judge": "text"}
+_VERIFY: Mapping[str, _Kind] = {"support": "text"}
 _SOURCE: Mapping[str, _Kind] = {
     "name": "text",
     "path": "text",
@@ -145,6 +179,10 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_MAX_STEPS": ("budget", "max_steps"),
     "CITEHOUND_MAX_DOLLARS": ("budget", "max_dollars"),
     "CITEHOUND_MAX_SECONDS": ("budget", "max_seconds"),
+    "CITEHOUND_MAX_HOPS": ("budget", "max_hops"),
+    "CITEHOUND_PREFETCH": ("agent", "prefetch"),
+    "CITEHOUND_JUDGE": ("routing", "judge"),
+    "CITEHOUND_SUPPORT": ("verify", "support"),
     "CITEHOUND_LANGUAGE": ("index", "language"),
     "CITEHOUND_BACKEND": ("index", "backend"),
 }
@@ -157,6 +195,9 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "model": _MODEL,
     "budget": _BUDGET,
     "index": _INDEX,
+    "agent": _AGENT,
+    "routing": _ROUTING,
+    "verify": _VERIFY,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
 _KEY_VALUE = re.compile(
@@ -210,6 +251,9 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         "model": model,
         "budget": _table(top.get("budget", {}), _BUDGET, at=where, prefix="budget."),
         "index": _table(top.get("index", {}), _INDEX, at=where, prefix="index."),
+        "agent": _table(top.get("agent", {}), _AGENT, at=where, prefix="agent."),
+        "routing": _table(top.get("routing", {}), _ROUTING, at=where, prefix="routing."),
+        "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
     }
     _override(tables, env)
     for key in ("name", "small", "base_url"):
@@ -219,6 +263,10 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     backend = index.get("backend", "embedded")
     if backend not in BACKENDS:
         raise ConfigError(f"{where}: index.backend {backend!r} is not known; {_nearest(backend, BACKENDS)}")
+    for table, key, values in (("routing", "judge", ("model", "rules")), ("verify", "support", ("off", "model"))):
+        given = tables[table].get(key, values[0])
+        if given not in values:
+            raise ConfigError(f"{where}: {table}.{key} {given!r} is not known; {_nearest(given, values)}")
     root = path.parent.resolve()
     entries = cast("list[Any]", top.get("sources", []))
     sources = tuple(_source(entry, number, root=root, at=where) for number, entry in enumerate(entries, 1))
@@ -232,6 +280,9 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         model=ModelConfig(**model),
         budget=BudgetConfig(**tables["budget"]),
         index=IndexConfig(**index),
+        agent=AgentConfig(**tables["agent"]),
+        routing=RoutingConfig(**tables["routing"]),
+        verify=VerifyConfig(**tables["verify"]),
     )
 
 
