@@ -148,7 +148,12 @@ _MODEL: Mapping[str, _Kind] = {
     "price_cached": "number",
 }
 _PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number"}
-_BUDGET: Mapping[str, _Kind] = {"max_steps": "count", "max_dollars": "limit", "max_seconds": "limit", "max_hops": "count"}
+_BUDGET: Mapping[str, _Kind] = {
+    "max_steps": "count",
+    "max_dollars": "limit",
+    "max_seconds": "limit",
+    "max_hops": "count",
+}
 _AGENT: Mapping[str, _Kind] = {"prefetch": "flag"}
 _ROUTING: Mapping[str, _Kind] = {"judge": "text"}
 _VERIFY: Mapping[str, _Kind] = {"support": "text"}
