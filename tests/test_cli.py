@@ -209,10 +209,23 @@ def test_index_reports_every_file(small: Path, tmp_path: Path) -> None:
     assert "scan.pdf" in first.stdout
     data = json.loads(report.read_text("utf-8"))
     assert data["counts"]["indexed"] == 1
-    assert {f["path"]: f["status"] for f in data["files"]}["scan.pdf"] == "skipped"
-    assert all(f["reason"] for f in data["files"] if f["status"] == "skipped")
+    assert {f["path"]: f["status"] for f in data["files"]}["scan.pdf"] == "failed"
+    assert all(f["reason"] for f in data["files"] if f["status"] in ("skipped", "failed"))
     assert "1 unchanged" in run("index", "--config", small).stdout
     assert "1 indexed" in run("index", "--rebuild", "--config", small).stdout
+
+
+def test_explain_shows_how_a_file_is_read_section_by_section(small: Path, tmp_path: Path) -> None:
+    page = tmp_path / "notes" / "new.html"
+    page.write_text("<h1>Leave</h1><p>Rest.</p><h2>Sick leave</h2><p>Tell us by <b>ten</b>.</p>", "utf-8")
+    result = run("index", "--explain", page, "--config", small)
+    assert result.exit_code == 0
+    assert "format: html" in result.stdout and "title: Leave" in result.stdout
+    assert "Sick leave" in result.stdout and "Tell us by ten." in result.stdout
+    assert not (tmp_path / ".citehound").exists()
+    page.write_bytes(b"%PDF-1.4")
+    refused(run("index", "--explain", page, "--config", small), 2, "damaged")
+    refused(run("index", "--explain", tmp_path / "none.md", "--config", small), 2, "none.md")
 
 
 def test_a_file_of_another_source_and_what_is_hidden_are_not_reported(small: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from citehound.documents import Document, RawDocument, Section
+from citehound.documents import Attachment, Document, RawDocument, Section, Stated
 from citehound.errors import CitehoundError, ParseError
 from citehound.parsing import Unsupported, parse
 from citehound.parsing.worker import Limits, Worker
@@ -25,7 +25,7 @@ from citehound.parsing.worker import Limits, Worker
 PARSERS = """
 import ctypes, os, signal, subprocess, sys
 from dataclasses import replace
-from citehound.documents import Document, Section
+from citehound.documents import Attachment, Document, Section, Stated
 from citehound.errors import ParseError
 from citehound.parsing import Unsupported
 
@@ -119,7 +119,10 @@ def full(raw, language):
     return document(
         raw, "a\\ud800é\\U0001f600 b", sections=(Section(id="1", title="One", level=1, start=0, end=6, number="1"),
         Section(id="1.1", title="Two", level=2, start=2, end=6, number="1.1", parent="1")),
-        metadata={"status": "draft"}, language="de", pages=(0, 3), warnings=("w",))
+        metadata={"status": "draft"}, language="de", pages=(0, 3), warnings=("w",),
+        stated=Stated(title="S", metadata={"a": "b"}, language="fr", format="F", tables=2),
+        attachments=(Attachment(name="é.txt", data=b"\\x00\\xff", media_type="text/plain"),
+        Attachment(name="2", data=b"two")))
 
 def usurp(raw, language):
     return replace(document(raw, "x", metadata={"Access": "all", "tenant": "me", "status": "final"}),
@@ -189,15 +192,21 @@ def test_every_field_comes_through(make: Make) -> None:
         language="de",
         pages=(0, 3),
         warnings=("w",),
+        stated=Stated(title="S", metadata={"a": "b"}, language="fr", format="F", tables=2),
+        attachments=(
+            Attachment(name="é.txt", data=b"\x00\xff", media_type="text/plain"),
+            Attachment(name="2", data=b"two"),
+        ),
     )
     assert document == expected
-    for value in (expected, expected.sections[1]):
+    assert expected.stated is not None
+    for value in (expected, expected.sections[1], expected.stated, expected.attachments[0]):
         for field in dataclasses.fields(value):
             assert getattr(value, field.name), f"{field.name} is new: send it too"
 
 
 def test_every_field_of_the_file_reaches_the_parser(make: Make) -> None:
-    raw = file("echo", metadata={"a": "é"}, names={"b": "c"}, listed=True)
+    raw = file("echo", metadata={"a": "é"}, names={"b": "c"}, listed=True, unpack=True)
     assert make().read(raw, language="fr").text == repr((raw, "fr"))
 
 

@@ -14,6 +14,7 @@ _WIDE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 _WORD = re.compile(rf"[{_WIDE}]|[^\s{_WIDE}]+")
 _SENTENCE = re.compile(r"[.!?…][\"”’»)\]]*[ \t]+(?=[^a-z\s])|[。！？；][」』”’）]*|[؟۔।]\s*|;[ \t]+|\n")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
+_ROW_FORMATS = frozenset(["CSV", "XLSX", "XLS", "ODS", "JSON Lines"])
 _LONGEST_WORD = 20
 """Characters; a longer run without a blank counts as more than one word."""
 
@@ -23,12 +24,16 @@ def chunk(document: Document) -> tuple[Chunk, ...]:
 
     A section of up to `MAX_WORDS` words, without its sub-sections, is one chunk. Longer ones are cut at paragraphs,
     then lines, then sentences, then words. Pieces of a long table carry its header in `context`.
+    In a workbook, a CSV file or a list of records each row or record is a chunk.
     """
     chunks: list[Chunk] = []
+    rows = document.stated_format in _ROW_FORMATS
     by_id = {section.id: section for section in document.sections}
     for section, start, end in _own_text(document):
         context = _context(document, section, by_id)
-        for piece_start, piece_end, header in _pieces(document.text, start, end):
+        for piece_start, piece_end, header in (
+            _row_pieces(document.text, start, end) if rows else _pieces(document.text, start, end)
+        ):
             chunks.append(
                 Chunk(
                     document=document.id,
@@ -87,6 +92,17 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def _row_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """Each block by itself, which is a row with its header; what is short and above it (the sheet's name) goes along."""
+    open_start = start
+    for at, to in _split(_BLANK_LINE, text, start, end):
+        if "\n" not in text[at:to].strip() and " | " not in text[at:to] and count_words(text[open_start:to]) < 40:
+            continue
+        yield from _pieces(text, open_start, to)
+        open_start = to
+    yield from _pieces(text, open_start, end)
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:

@@ -113,6 +113,13 @@ class Config:
     def source(self, name: str) -> SourceConfig | None:
         return next((s for s in self.sources if s.name == name), None)
 
+    workers: int = 2
+    """How many files are read at the same time, each in a process of its own."""
+    archives: bool = False
+    """Whether the files in ZIP archives become documents."""
+    file_seconds: int = 60
+    """How long reading one file may take."""
+    file_memory_mb: int = 1024
 
 # Loading -----------------------------------------------------------------------------------------------------------
 
@@ -170,7 +177,14 @@ _SOURCE: Mapping[str, _Kind] = {
     "include": "texts",
     "exclude": "texts",
 }
-_INDEX: Mapping[str, _Kind] = {"backend": "text", "language": "text"}
+_INDEX: Mapping[str, _Kind] = {
+    "workers": "count",
+    "archives": "flag",
+    "file_seconds": "count",
+    "file_memory_mb": "count",
+    "backend": "text",
+    "language": "text",
+}
 
 ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_MODEL": ("model", "name"),
@@ -474,8 +488,11 @@ def _line(text: str) -> str:
 
 # Suggesting --------------------------------------------------------------------------------------------------------
 
-_DOCUMENTS = frozenset({".md", ".markdown", ".mdown", ".mkd", ".txt", ".text", ".rst", ".rest", ".html", ".htm"})
-_LATER = frozenset({".pdf", ".docx", ".doc", ".odt", ".rtf", ".xlsx", ".csv", ".pptx", ".adoc", ".eml", ".epub"})
+_PROSE = frozenset({".md", ".markdown", ".mdown", ".mkd", ".txt", ".text", ".rst", ".rest", ".html", ".htm"})
+_OTHER = frozenset(
+    {".pdf", ".docx", ".docm", ".odt", ".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".csv", ".tsv", ".pptx", ".eml"}
+    | {".json", ".jsonl", ".ndjson"}
+)
 _NOT_FILTERS = frozenset(
     [
         "id",
@@ -607,7 +624,7 @@ def _documents(folder: Path) -> list[Path]:
 def _is_document(path: Path) -> bool:
     if path.name.startswith(".") or path.name in (FILE_NAME, "manifest.csv") or path.is_symlink():
         return False
-    return path.suffix.lower() in (_DOCUMENTS | _LATER) and path.is_file()
+    return path.suffix.lower() in (_PROSE | _OTHER) and path.is_file()
 
 
 def _describe(folder: Path, files: Sequence[Path]) -> str:
@@ -625,7 +642,7 @@ def _describe(folder: Path, files: Sequence[Path]) -> str:
 
 
 def _head(file: Path) -> str:
-    if file.suffix.lower() not in _DOCUMENTS:
+    if file.suffix.lower() not in _PROSE:
         return ""
     try:
         with file.open("rb") as stream:

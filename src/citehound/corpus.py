@@ -12,14 +12,16 @@ import threading
 import time
 import unicodedata
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from .config import Config, SourceConfig
+from .config import Config, IndexConfig, SourceConfig
 from .documents import (
     Document,
     DocumentInfo,
@@ -41,8 +43,8 @@ from .errors import (
 )
 from .events import Emit, Progress, nowhere
 from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Near, Principal
-from .parsing import Unsupported
-from .parsing.worker import Worker
+from .parsing import Unsupported, dressed
+from .parsing.worker import Limits, Workers
 from .sources import SkippedFile
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
-PIPELINE = 1
+PIPELINE = 2
 """Goes into every metadata hash: raise it when parsing or chunking changes what it makes of the same bytes."""
 PAGE = 6000
 OUTLINE = 200
@@ -72,6 +74,10 @@ class FileReport:
     sections: int = 0
     passages: int = 0
     language: str | None = None
+    pages: int = 0
+    """0 where the format has none."""
+    tables: int = 0
+    format: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +199,10 @@ class Corpus:
         index = EmbeddedIndex(
             self._folder, write=True, lock_seconds=self._lock_seconds, language=self._config.index.language
         )
-        with index, Worker() as worker:
-            reports = _Sync(config=self._config, index=index, emit=emit, worker=worker).run()
+        settings = self._config.index
+        limits = Limits(seconds=settings.file_seconds, memory=settings.file_memory_mb << 20)
+        with index, Workers(settings.workers, limits=limits) as workers:
+            reports = _Sync(config=self._config, index=index, emit=emit, workers=workers).run()
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
 
     # -- asking
@@ -457,6 +465,22 @@ class _Lexicon:
 # -- sync
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """A file on its way into the index: with its report where nothing is left to do, else being read."""
+
+    report: FileReport | None = None
+    raw: RawDocument | None = None
+    source: SourceConfig | None = None
+    state: FileState | None = None
+    before: FileState | None = None
+    work: Future[Document] | None = None
+    size: int = 0
+    container: FileState | None = None
+    """Of a file inside another: the one on disk."""
+    depth: int = 0
+
+
 @dataclass(kw_only=True)
 class _Sync:
     """One run over all sources."""
@@ -464,8 +488,8 @@ class _Sync:
     config: Config
     index: Index
     emit: Emit
-    worker: Worker
-    """Reads each file in a process of its own, within limits."""
+    workers: Workers
+    """Read each file in a process of its own, within limits."""
     reports: list[FileReport] = field(default_factory=list[FileReport])
     done: int = 0
     total: int = 0
@@ -474,6 +498,8 @@ class _Sync:
     """Document id to the path that has it."""
     declared: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(source, id given in front matter) of what was indexed in this run."""
+    passages: int = 0
+    """Made in this run."""
 
     def run(self) -> list[FileReport]:
         self.total = sum(_count_files(self._root(source)) for source in self.config.sources)
@@ -487,25 +513,43 @@ class _Sync:
         self.index.commit()
         self._warn_of_shared_ids()
         self.total = self.done
-        self.emit(Progress(done=self.done, total=self.total, what="done"))
+        self.emit(Progress(done=self.done, total=self.total, what="done", passages=self.passages))
         return self.reports
 
     def _root(self, source: SourceConfig) -> Path:
         return source.path if source.path.is_absolute() else self.config.root / source.path
 
     def _source(self, source: SourceConfig) -> None:
+        """Files are read ahead by the workers, a bounded number of them, and taken in in their order."""
         known = self.index.files(source.name)
+        inner = _inner_files(known)
         seen: set[str] = set()
         skipped: set[str] = set()
-        for item in _items(source, self.config.root, {path: state.document for path, state in known.items()}):
-            if isinstance(item, RawDocument):
-                seen.add(item.path)
-                report = self._file(item, source=source, before=known.get(item.path))
-            else:
-                skipped.add(item.path)
-                report = FileReport(source=source.name, path=item.path, status="skipped", reason=item.reason)
+        ahead: deque[_Job] = deque()
+        waiting = 0
+
+        def take_in(job: _Job) -> None:
+            report = job.report if job.report is not None else self._take_in(job, known=known, inner=inner, seen=seen)
             self.reports.append(report)
             self._progress(f"{source.name}/{report.path}")
+
+        for item in _items(source, self.config.root, {path: state.document for path, state in known.items()}):
+            if isinstance(item, SkippedFile):
+                skipped.add(item.path)
+                report = FileReport(source=source.name, path=item.path, status="skipped", reason=item.reason)
+                job = _Job(report=report)
+            else:
+                seen.add(item.path)
+                raw = replace(item, unpack=self.config.index.archives)
+                job = self._begin(raw, source=source, before=known.get(item.path), inner=inner, seen=seen)
+            ahead.append(job)
+            waiting += job.size
+            while ahead and (len(ahead) > 4 * self.workers.count or waiting > _AHEAD_BYTES):
+                job = ahead.popleft()
+                waiting -= job.size
+                take_in(job)
+        while ahead:
+            take_in(ahead.popleft())
         for path, state in known.items():
             if path in skipped:
                 self._drop(state)
@@ -534,7 +578,7 @@ class _Sync:
     def _progress(self, what: str) -> None:
         self.done += 1
         self.total = max(self.total, self.done)
-        self.emit(Progress(done=self.done, total=self.total, what=what))
+        self.emit(Progress(done=self.done, total=self.total, what=what, passages=self.passages))
         if time.monotonic() - self.committed > _COMMIT_SECONDS:
             self.index.commit()
             self.committed = time.monotonic()
@@ -552,21 +596,98 @@ class _Sync:
             self.index.remove([state.document])
         self.index.forget(state.source, state.path)
 
-    def _file(self, raw: RawDocument, *, source: SourceConfig, before: FileState | None) -> FileReport:
+    def _begin(
+        self,
+        raw: RawDocument,
+        *,
+        source: SourceConfig,
+        before: FileState | None,
+        inner: Mapping[str, Sequence[FileState]],
+        seen: set[str],
+        container: FileState | None = None,
+    ) -> _Job:
+        """What is to be done with a file: nothing, new metadata for what is stored, or reading it.
+
+        `container` is the file on disk that this one came in.
+        """
+        language = source.language or self.config.index.language
+        own = hashlib.sha256(raw.data).hexdigest()
         state = FileState(
             source=source.name,
             path=raw.path,
             document=raw.id,
-            content_hash=hashlib.sha256(raw.data).hexdigest(),
-            metadata_hash=_metadata_hash(raw, language=source.language or self.config.index.language),
+            content_hash=own if container is None else f"{container.content_hash}/{own}",
+            metadata_hash=_metadata_hash(raw, language=language),
         )
-        owner = self.taken.setdefault(raw.id, f"{source.name}/{raw.path}")
-        if owner != f"{source.name}/{raw.path}":
-            return self._failed(raw, reason=f"its id {raw.id!r} is already that of {owner!r}; rename one of them")
-        if before is not None and before.error is None and before == state:
-            return FileReport(source=source.name, path=raw.path, status="unchanged", document=raw.id)
+        place = f"{source.name}/{raw.path}"
+        owner = self.taken.setdefault(raw.id, place)
+        if owner != place:
+            return _Job(
+                report=self._failed(raw, reason=f"its id {raw.id!r} is already that of {owner!r}; rename one of them")
+            )
+        inside = inner.get(raw.path, ()) if container is None else ()
+        complete = all(s.error is None and s.content_hash.startswith(f"{own}/") for s in inside)
+        if before is not None and before.error is None and before.content_hash == state.content_hash and complete:
+            if before == state:
+                for path in (s.path for s in inside):
+                    seen.add(path)
+                for s in inside:
+                    self.taken.setdefault(s.document, f"{s.source}/{s.path}")
+                    self.reports.append(
+                        FileReport(source=s.source, path=s.path, status="unchanged", document=s.document)
+                    )
+                return _Job(report=FileReport(source=source.name, path=raw.path, status="unchanged", document=raw.id))
+            report = self._dress(raw, source=source, state=state, before=before, inside=inside, seen=seen)
+            if report is not None:
+                return _Job(report=report)
+        work = self.workers.read(raw, language=language)
+        return _Job(raw=raw, source=source, state=state, before=before, work=work, size=len(raw.data))
+
+    def _dress(
+        self,
+        raw: RawDocument,
+        *,
+        source: SourceConfig,
+        state: FileState,
+        before: FileState,
+        inside: Sequence[FileState],
+        seen: set[str],
+    ) -> FileReport | None:
+        """Gives what is stored of a file, and of the files inside it, its new metadata; None where it must be read."""
+        parsing = state.metadata_hash.partition("/")[0]
+        if any(s.metadata_hash.partition("/")[0] != parsing for s in (before, *inside)):
+            return None
+        language = source.language or self.config.index.language
+        entries: list[tuple[IndexEntry, FileReport]] = []
+        for s in (*inside, before):
+            mine = raw if s is before else _inside(raw, path=s.path, document=s.document, data=b"")
+            stored = self.index.document(s.document, principal=OWNER)
+            document = dressed(mine, language=language, document=stored) if stored is not None else None
+            if document is None:
+                return None
+            now = replace(s, metadata_hash=_metadata_hash(mine, language=language))
+            entries.append(self._entry(document, state=now))
+        for entry, report in entries:
+            self.index.add([entry])
+            if entry.state.path != raw.path:
+                self.taken.setdefault(entry.document.id, f"{source.name}/{entry.state.path}")
+                seen.add(entry.state.path)
+                self.reports.append(report)
+        return entries[-1][1]
+
+    def _take_in(
+        self,
+        job: _Job,
+        *,
+        known: Mapping[str, FileState],
+        inner: Mapping[str, Sequence[FileState]],
+        seen: set[str],
+    ) -> FileReport:
+        """Waits for a file to be read and puts it, and the files inside it before it, into the index."""
+        assert job.raw is not None and job.source is not None and job.state is not None and job.work is not None
+        raw, source, state, before = job.raw, job.source, job.state, job.before
         try:
-            entry, report = self._parsed(raw, source=source, state=state)
+            document = job.work.result()
         except Unsupported as error:
             if before is not None:
                 self._drop(before)
@@ -580,21 +701,63 @@ class _Sync:
         except Exception as error:  # a fault with one file never ends the run
             reason = _one_line(f"{type(error).__name__}: {error}")
             return self._failed(raw, reason=reason, state=state, before=before)
+        warnings = self._take_in_attachments(document, job, known=known, inner=inner, seen=seen)
+        document = replace(document, attachments=(), warnings=(*document.warnings, *warnings))
+        entry, report = self._entry(document, state=state)
         if before is not None and before.document != raw.id:
             self.index.remove([before.document])
         self.index.add([entry])
         return report
 
-    def _parsed(self, raw: RawDocument, *, source: SourceConfig, state: FileState) -> tuple[IndexEntry, FileReport]:
+    def _take_in_attachments(
+        self,
+        document: Document,
+        job: _Job,
+        *,
+        known: Mapping[str, FileState],
+        inner: Mapping[str, Sequence[FileState]],
+        seen: set[str],
+    ) -> list[str]:
+        """Files inside go in before the file that they came in, so a run that is killed in between reads it again."""
+        assert job.raw is not None and job.source is not None and job.state is not None
+        container = job.container if job.container is not None else job.state
+        depth = job.depth + 1
+        warnings: list[str] = []
+        names: set[str] = set()
+        for number, attachment in enumerate(document.attachments, start=1):
+            path, stem = _inner_name(attachment.name, number=number, numbered=document.stated_format != "ZIP archive")
+            if depth > _MOST_DEEP or path in names:
+                warnings.append(f"attachment {path!r} was not read: it is nested too deeply or there twice")
+                continue
+            names.add(path)
+            place = f"{job.raw.path}/{path}"
+            before = known.get(place)
+            name = before.document if before is not None else f"{job.raw.id}/{stem}"
+            if self.taken.get(name, f"{job.source.name}/{place}") != f"{job.source.name}/{place}":
+                name = f"{job.raw.id}/{path}"
+            raw = replace(
+                _inside(job.raw, path=place, document=name, data=attachment.data), unpack=self.config.index.archives
+            )
+            seen.add(place)
+            begun = self._begin(raw, source=job.source, before=before, inner=inner, seen=seen, container=container)
+            if begun.report is None:
+                begun = replace(begun, container=container, depth=depth)
+                report = self._take_in(begun, known=known, inner=inner, seen=seen)
+            else:
+                report = begun.report
+            self.reports.append(report)
+        return warnings
+
+    def _entry(self, document: Document, *, state: FileState) -> tuple[IndexEntry, FileReport]:
         from .chunking import chunk
 
-        document = self.worker.read(raw, language=source.language or self.config.index.language)
         chunks = tuple(chunk(document))
         if own := document.metadata.get("declared_id", "").strip():
-            self.declared.add((source.name, own))
+            self.declared.add((document.source, own))
+        self.passages += len(chunks)
         report = FileReport(
-            source=source.name,
-            path=raw.path,
+            source=document.source,
+            path=document.path,
             status="indexed",
             document=document.id,
             warnings=document.warnings,
@@ -602,6 +765,9 @@ class _Sync:
             sections=len(document.sections),
             passages=len(chunks),
             language=document.language,
+            pages=len(document.pages),
+            tables=document.stated.tables if document.stated is not None else 0,
+            format=document.stated_format,
         )
         return IndexEntry(document=document, chunks=chunks, state=state), report
 
@@ -640,12 +806,100 @@ def _count_files(folder: Path) -> int:
 
 
 def _metadata_hash(raw: RawDocument, *, language: str | None) -> str:
-    parts = [PIPELINE, dict(raw.metadata), dict(raw.names), raw.listed, language]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    """Two hashes with a slash between them: of what parsing depends on, and of what is only put beside the text."""
+    parts = ([PIPELINE, raw.listed, raw.unpack], [dict(raw.metadata), dict(raw.names), language])
+    return "/".join(
+        hashlib.sha256(json.dumps(part, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest() for part in parts
+    )
+
+
+_OWN_ONLY = frozenset(
+    ["title", "version", "supersedes", "superseded_by", "amends", "language", "lang", "pages", "words"]
+)
+"""Metadata of a file that says nothing of the files inside it."""
+_MOST_DEEP = 4
+"""How deeply files may stand in files."""
+_AHEAD_BYTES = 64_000_000
+"""Of files that wait to be read or taken in."""
+
+
+def _inside(raw: RawDocument, *, path: str, document: str, data: bytes) -> RawDocument:
+    """A file that came inside another one: with its metadata, as far as it holds for both."""
+    metadata = {key: value for key, value in raw.metadata.items() if key.lower() not in _OWN_ONLY}
+    return RawDocument(
+        id=document,
+        source=raw.source,
+        path=path,
+        data=data,
+        metadata={**metadata, "inside": raw.id},
+        names=raw.names,
+        unpack=raw.unpack,
+    )
+
+
+def _inner_name(name: str, *, number: int, numbered: bool) -> tuple[str, str]:
+    """Path below its container of a file inside it, and the same without extension."""
+    from .sources.files import without_extension
+
+    clean = "".join(c for c in unicodedata.normalize("NFC", name) if unicodedata.category(c) not in ("Cc", "Cs", "Cf"))
+    if numbered:
+        clean = f"attachment-{number}-{clean.replace('/', '_').strip() or 'file'}"
+    return clean, without_extension(clean)
+
+
+def _inner_files(known: Mapping[str, FileState]) -> dict[str, list[FileState]]:
+    """By path of a file: what is known of the files that came inside it."""
+    found: dict[str, list[FileState]] = {}
+    for path, state in known.items():
+        if "/" in state.content_hash:
+            at = path.find("/")
+            while at >= 0:
+                found.setdefault(path[:at], []).append(state)
+                at = path.find("/", at + 1)
+    return found
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:400]
+
+
+def read_one(file: Path, config: Config | None) -> Document:
+    """One file as `sync` would read it, with its metadata where it stands in a source; nothing is indexed.
+
+    Raises UsageError for a file that is not there or not read, with the reason.
+    """
+    from .sources.files import documents, one
+
+    try:
+        real = file.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{str(file)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    settings = config.index if config is not None else IndexConfig()
+    found: RawDocument | None = None
+    language = settings.language
+    for source in config.sources if config is not None else ():
+        root = source.path if source.path.is_absolute() else (config.root if config else Path()) / source.path
+        if source.kind == "files" and real.is_relative_to(root.resolve()):
+            path = unicodedata.normalize("NFC", real.relative_to(root.resolve()).as_posix())
+            for item in documents(source, config.root if config else Path(), {}, only=path):
+                if isinstance(item, RawDocument):
+                    found = item
+                    language = source.language or language
+                elif item.path == path:
+                    raise UsageError(f"{str(file)!r} is not read: {item.reason}")
+            if found is not None:
+                break
+    if found is None:
+        item = one(real)
+        if isinstance(item, SkippedFile):
+            raise UsageError(f"{str(file)!r} is not read: {item.reason}")
+        found = item
+    limits = Limits(seconds=settings.file_seconds, memory=settings.file_memory_mb << 20)
+    with Workers(1, limits=limits) as workers:
+        try:
+            return workers.read(replace(found, unpack=settings.archives), language=language).result()
+        except ParseError as error:
+            raise UsageError(f"{str(file)!r} is not read: {_one_line(str(error))}") from None
 
 
 # -- reading

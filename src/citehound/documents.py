@@ -51,6 +51,29 @@ class RawDocument:
     """From configuration: a metadata name to the key that the document's front matter uses for it."""
     listed: bool = False
     """True when a manifest names this file, so an unknown extension is read by its content."""
+    unpack: bool = False
+    """True when the files in an archive may be read too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A file that came inside another one, to be read as a document of its own."""
+
+    name: str
+    """Of an archive's member: its path, POSIX."""
+    data: bytes
+    media_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """What a file says of itself, before configuration and manifest, which rank above it; and how it was read."""
+
+    title: str
+    metadata: Metadata = field(default_factory=dict[str, str])
+    language: str | None = None
+    format: str = ""
+    tables: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +108,15 @@ class Document:
     pages: tuple[int, ...] = ()
     """Offset at which each page starts; empty where the format has no pages."""
     warnings: tuple[str, ...] = ()
+    stated: Stated | None = None
+    """None where the text itself hangs on configuration or manifest, so that a change of these means parsing again."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files inside this one; they become documents of their own and are not stored with it."""
+
+    @property
+    def stated_format(self) -> str:
+        """The name of the format it was read from, '' where that is not known."""
+        return self.stated.format if self.stated is not None else ""
 
     def section(self, section_id: str) -> Section | None:
         """The section with this id, or None."""

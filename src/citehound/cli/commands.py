@@ -17,7 +17,7 @@ import click
 
 from ..config import FILE_NAME, Config, unknown_variables
 from ..config import load as load_config
-from ..errors import CitehoundError, UnknownDocument, UsageError
+from ..errors import CitehoundError, ConfigError, UnknownDocument, UsageError
 from . import output
 
 if TYPE_CHECKING:
@@ -109,9 +109,18 @@ def init(folder: Path, config_path: Path | None) -> None:
     "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write what became of each file (JSON)."
 )
 @click.option("--strict", is_flag=True, help="Exit 3 when a file failed.")
+@click.option(
+    "--explain",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Only show how one file is read, section by section.",
+)
 @config_option
-def index(rebuild: bool, report: Path | None, strict: bool, config_path: Path | None) -> None:
+def index(rebuild: bool, report: Path | None, strict: bool, explain: Path | None, config_path: Path | None) -> None:
     """Bring new and changed files into the index."""
+    if explain is not None:
+        _explain(explain, config_path)
+        return
     config = load(config_path)
     if report is not None and not report.absolute().parent.is_dir():
         raise UsageError(f"--report {str(report)!r}: its folder does not exist; make it first")
@@ -123,6 +132,21 @@ def index(rebuild: bool, report: Path | None, strict: bool, config_path: Path | 
     output.show_report(done)
     if strict and done.count("failed"):
         raise Gate(f"{done.count('failed')} files failed (--strict); the list is above")
+
+
+def _explain(file: Path, config_path: Path | None) -> None:
+    """Reads one file as `index` would, but indexes nothing; a configuration is used if there is one."""
+    from ..chunking import chunk
+    from ..corpus import read_one
+
+    try:
+        config = load(config_path)
+    except ConfigError:
+        if config_path is not None:
+            raise
+        config = None
+    document = read_one(file, config)
+    output.show_explained(document, chunk(document))
 
 
 def _sync(config: Config, *, rebuild: bool = False) -> SyncReport:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..answers import Answer, Call, Citation, Claim, Gap, Usage
-from ..documents import Passage, SearchResult
+from ..documents import Chunk, Document, Passage, SearchResult
 from ..events import Emit, Event, Hits, Progress, Read, RunStarted, ToolCalled, ToolFailed
 from ..security import terminal, terminal_json
 
@@ -238,20 +238,24 @@ def progress(what: str) -> Generator[Emit]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[rate]}", markup=False),
         TextColumn("{task.fields[file]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     )
     last = 0.0
+    started = time.monotonic()
     with bar:
-        task = bar.add_task(what, total=None, file="")
+        task = bar.add_task(what, total=None, file="", rate="")
 
         def show(event: Event) -> None:
             nonlocal last
             now = time.monotonic()
             if isinstance(event, Progress) and (now - last > 0.05 or event.done >= event.total):
                 last = now
-                bar.update(task, total=event.total, completed=event.done, file=_clip(event.what, 40))
+                spent = now - started
+                rate = f"{event.passages / spent:.0f} passages/s" if event.passages and spent > 1 else ""
+                bar.update(task, total=event.total, completed=event.done, file=_clip(event.what, 40), rate=rate)
 
         yield show
 
@@ -287,6 +291,59 @@ def show_report(report: SyncReport) -> None:
                 out(line)
 
 
+def show_explained(document: Document, chunks: Sequence[Chunk]) -> None:
+    """How one file was read, section by section (`citehound index --explain FILE`)."""
+    stated = document.stated
+    facts = {
+        "format": document.stated_format or "text with template tags",
+        "title": document.title,
+        "language": document.language or "not known",
+        "characters": f"{len(document.text):,}",
+        "pages": str(len(document.pages)) if document.pages else "",
+        "tables": str(stated.tables) if stated is not None and stated.tables else "",
+        "sections": str(len(document.sections)),
+        "passages": str(len(chunks)),
+    }
+    out(document.path, style="head")
+    for name, value in facts.items():
+        if value:
+            out(f"  {name}: {value}")
+    for key, value in document.metadata.items():
+        for line in wrap(f"{key} = {value}", first="  metadata: ", rest="      "):
+            out(line)
+    for attachment in document.attachments:
+        out(f"  inside: {attachment.name} ({len(attachment.data):,} bytes), a document of its own")
+    for warning in document.warnings:
+        for line in wrap(f"warning: {warning}", first="  ", rest="      "):
+            out(line)
+    out()
+    by_section: dict[str | None, list[Chunk]] = {}
+    for piece in chunks:
+        by_section.setdefault(piece.section, []).append(piece)
+    if None in by_section:
+        _explain_part("(before the first section)", 0, by_section[None], document)
+    for section in document.sections:
+        name = " ".join(section.title.split())
+        label = name if name.startswith(section.id) or section.id == section.number else f"{section.id}: {name}"
+        if section.number and not name.startswith(section.number):
+            label = f"{section.number} {name}"
+        _explain_part(label, section.level, by_section.get(section.id, []), document, start=section.start)
+
+
+def _explain_part(name: str, level: int, pieces: Sequence[Chunk], document: Document, *, start: int = 0) -> None:
+    page = document.page_at(start)
+    facts = [f"page {page}"] if page is not None else []
+    facts.append(f"{sum(len(p.text) for p in pieces):,} characters")
+    if len(pieces) != 1:
+        facts.append(f"{len(pieces)} passages")
+    indent = "  " * max(0, level - 1)
+    out(f"{indent}{_clip(name, 90)}  [{', '.join(facts)}]")
+    for piece in pieces[:3]:
+        out(f"{indent}    {_clip(' '.join(piece.text.split()), 100)}", style="dim")
+    if len(pieces) > 3:
+        out(f"{indent}    … and {len(pieces) - 3} more passages", style="dim")
+
+
 def report_dict(report: SyncReport) -> dict[str, Any]:
     """The report as data, for `index --report FILE`."""
     kinds = ("indexed", "unchanged", "removed", "skipped", "failed")
@@ -305,6 +362,9 @@ def report_dict(report: SyncReport) -> dict[str, Any]:
                 "sections": f.sections,
                 "passages": f.passages,
                 "language": f.language,
+                "pages": f.pages,
+                "tables": f.tables,
+                "format": f.format,
             }
             for f in report.files
         ],

@@ -38,7 +38,7 @@ import numpy as np
 import tantivy
 from tantivy import Occur, Query
 
-from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section
+from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section, Stated
 from ..embedding import Embedder, Vectors
 from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
@@ -137,6 +137,7 @@ class _Stored:
             language=head["language"],
             pages=tuple(body["pages"]),
             warnings=tuple(body["warnings"]),
+            stated=Stated(**body["stated"]) if body.get("stated") else None,
         )
 
     @cached_property
@@ -1293,6 +1294,7 @@ def _stamp(path: Path) -> list[Any]:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return [file.tell(), digest]
 
+        "stated": asdict(document.stated) if document.stated is not None else None,
 
 def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

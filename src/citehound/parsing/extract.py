@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
+from ..documents import Attachment
 from ..errors import ParseError
 from .blocks import Parsed, Placed, normalise
 
@@ -32,15 +33,6 @@ class PageStart:
 
     block: int
     offset: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attachment:
-    """A file that came inside another one, to be read as a document of its own."""
-
-    name: str
-    data: bytes
-    media_type: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +93,10 @@ class Archive:
         if total > MAX_UNPACKED:
             raise ParseError(f"refused: the {kind} container unpacks to {total} bytes")
         self.names: frozenset[str] = frozenset(info.filename for info in infos)
+
+    def size(self, name: str) -> int:
+        """Unpacked, as the container says."""
+        return self._zip.getinfo(name).file_size
 
     def read(self, name: str) -> bytes | None:
         """A part's bytes, or None when there is no such part."""

@@ -10,9 +10,10 @@ from email.errors import MessageError
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 
+from ..documents import Attachment
 from ..errors import ParseError
 from .blocks import Block, Parsed, normalise
-from .extract import Attachment, Extract, clean, clean_line
+from .extract import Extract, clean, clean_line
 from .html import parse_html
 from .text import parse_text
 

@@ -17,11 +17,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from queue import SimpleQueue
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from ..documents import RESERVED, Document, RawDocument, Section
+from ..documents import RESERVED, Attachment, Document, RawDocument, Section, Stated
 from ..errors import CitehoundError, ParseError
 from . import Unsupported
 
@@ -48,6 +50,8 @@ class Limits:
     """Bytes of address space beyond what an idle worker has."""
     characters: int = 20_000_000
     """Of `Document.text`."""
+    attachments: int = 200_000_000
+    """Bytes of the files inside one file, all together."""
 
 
 class _Lost(Exception):
@@ -72,6 +76,11 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._read = 0
         """How many files the process has read."""
+        self._ended = False
+
+    @property
+    def _most_bytes(self) -> int:
+        return 4 * self.limits.characters + self.limits.attachments
 
     @property
     def pid(self) -> int | None:
@@ -99,6 +108,13 @@ class Worker:
         """Ends the child; a later `read` starts another."""
         with self._lock:
             self._discard()
+
+    def abort(self) -> None:
+        """Ends the child in the middle of what it does, for good; from any thread."""
+        self._ended = True
+        process = self._process
+        if process is not None:
+            _kill(process)
 
     def __enter__(self) -> Self:
         return self
@@ -144,16 +160,19 @@ class Worker:
             "metadata": dict(raw.metadata),
             "names": dict(raw.names),
             "listed": raw.listed,
+            "unpack": raw.unpack,
             "language": language,
         }
         assert process.stdin is not None and process.stdout is not None
         with _deadline(process, self.limits.seconds) as late:
             with contextlib.suppress(BrokenPipeError):  # it may have said why before it ended
                 _send(process.stdin, head, raw.data)
-            reply = _receive(process.stdout, head_limit=_HEAD_BYTES, body_limit=4 * self.limits.characters)
+            reply = _receive(process.stdout, head_limit=_HEAD_BYTES, body_limit=self._most_bytes)
         return reply, late.is_set()
 
     def _start(self) -> subprocess.Popen[bytes]:
+        if self._ended:
+            raise CitehoundError("reading was ended")
         settings = json.dumps({"target": self._target, **asdict(self.limits)})
         environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if os.path.isabs(entry))
@@ -188,6 +207,40 @@ class Worker:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+class Workers:
+    """Several workers; each file goes to the next that is free. Each `read` is a future of `Worker.read`."""
+
+    def __init__(self, count: int, *, limits: Limits | None = None, target: str = "citehound.parsing:parse") -> None:
+        self.count = count
+        self._all = [Worker(limits=limits, target=target) for _ in range(count)]
+        self._free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in self._all:
+            self._free.put(worker)
+        self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix="read")
+
+    def read(self, raw: RawDocument, *, language: str | None) -> Future[Document]:
+        """The document to come; its `result()` raises what `Worker.read` raises."""
+        return self._threads.submit(self._one, raw, language)
+
+    def _one(self, raw: RawDocument, language: str | None) -> Document:
+        worker = self._free.get()
+        try:
+            return worker.read(raw, language=language)
+        finally:
+            self._free.put(worker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Ends all; what is still being read is given up."""
+        for worker in self._all:
+            worker.abort()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._all:
+            worker.close()
 
 
 @contextlib.contextmanager
@@ -264,7 +317,8 @@ def _exactly(pipe: IO[bytes], size: int) -> bytearray | None:
 
 
 def _fields(document: Document) -> dict[str, object]:
-    """All but the text, and what the parent knows itself."""
+    """All but the text, the bytes of attachments, and what the parent knows itself."""
+    stated = document.stated
     return {
         "title": document.title,
         "sections": [[s.id, s.title, s.level, s.start, s.end, s.number, s.parent] for s in document.sections],
@@ -272,21 +326,23 @@ def _fields(document: Document) -> dict[str, object]:
         "language": document.language,
         "pages": document.pages,
         "warnings": document.warnings,
+        "stated": None
+        if stated is None
+        else [stated.title, dict(stated.metadata), stated.language, stated.format, stated.tables],
+        "attachments": [[a.name, a.media_type, len(a.data)] for a in document.attachments],
     }
 
 
 def _document(fields: dict[str, object], body: bytearray, *, raw: RawDocument, limits: Limits) -> Document:
     """Raises ValueError for a field that is not what it must be."""
-    text = body.decode("utf-8", "surrogatepass")
+    attachments, packed = _attachments(fields.get("attachments"), body)
+    text = packed.decode("utf-8", "surrogatepass")
     if len(text) > limits.characters:
         raise ValueError("too much text")
     pages = tuple(_offset(page, len(text)) for page in _list(fields.get("pages")))
     if list(pages) != sorted(pages):
         raise ValueError("pages out of order")
-    metadata = fields.get("metadata")
-    if not isinstance(metadata, dict):
-        raise ValueError("no metadata")
-    values = {_string(key): _string(value) for key, value in cast("dict[object, object]", metadata).items()}
+    values = _strings(fields.get("metadata"))
     return Document(
         id=raw.id,
         source=raw.source,
@@ -298,7 +354,45 @@ def _document(fields: dict[str, object], body: bytearray, *, raw: RawDocument, l
         language=_optional(fields.get("language")),
         pages=pages,
         warnings=tuple(_string(warning) for warning in _list(fields.get("warnings"))),
+        stated=_stated(fields.get("stated")),
+        attachments=attachments,
     )
+
+
+def _attachments(value: object, body: bytearray) -> tuple[tuple[Attachment, ...], bytearray]:
+    """The files that stand behind the text in a reply's body, and the body without them."""
+    found: list[tuple[str, str, int]] = []
+    for item in _list(value or []):
+        name, media_type, size = _list(item)
+        found.append((_string(name), _string(media_type), _offset(size, len(body))))
+    at = len(body) - sum(size for _, _, size in found)
+    if at < 0:
+        raise ValueError("attachments are cut off")
+    rest = body[:at]
+    attachments: list[Attachment] = []
+    for name, media_type, size in found:
+        attachments.append(Attachment(name=name, media_type=media_type, data=bytes(body[at : at + size])))
+        at += size
+    return tuple(attachments), rest
+
+
+def _stated(value: object) -> Stated | None:
+    if value is None:
+        return None
+    title, metadata, language, form, tables = _list(value)
+    return Stated(
+        title=_string(title),
+        metadata=_strings(metadata),
+        language=_optional(language),
+        format=_string(form),
+        tables=_whole(tables),
+    )
+
+
+def _strings(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("no metadata")
+    return {_string(key): _string(item) for key, item in cast("dict[object, object]", value).items()}
 
 
 def _section(value: object, size: int) -> Section:
@@ -408,7 +502,10 @@ def _answer(
         fields = _fields(document)
         if len(json.dumps(fields)) > _HEAD_BYTES - 100:
             return _error("parse", "too many sections to be read"), b""
-        return fields, document.text.encode("utf-8", "surrogatepass")
+        if sum(len(a.data) for a in document.attachments) > limits.attachments:
+            return _error("parse", f"the files inside are more than {_size(limits.attachments)}"), b""
+        body = document.text.encode("utf-8", "surrogatepass")
+        return fields, b"".join([body, *(a.data for a in document.attachments)]) if document.attachments else body
     except BaseException as error:
         if _out_of_memory(error):
             return {"error": "memory"}, b""

@@ -49,6 +49,11 @@ DOCUMENT_EXTENSIONS = frozenset(
         "tsv",
         "json",
         "jsonl",
+        "ndjson",
+        "docm",
+        "xlsm",
+        "xlsb",
+        "pptm",
         "xml",
         "eml",
         "epub",
@@ -72,10 +77,13 @@ class _Manifest:
     warnings: tuple[SkippedFile, ...] = ()
 
 
-def documents(source: SourceConfig, config_root: Path, known: Mapping[str, str]) -> Iterator[RawDocument | SkippedFile]:
+def documents(
+    source: SourceConfig, config_root: Path, known: Mapping[str, str], *, only: str | None = None
+) -> Iterator[RawDocument | SkippedFile]:
     """Every file of the source's folder, sorted by path, as a document or as skipped with its reason.
 
-    `known` maps a path to the id it was given before. Raises ConfigError when the folder cannot be read.
+    `known` maps a path to the id it was given before. With `only`, just the file with this path is read.
+    Raises ConfigError when the folder cannot be read.
     """
     root = source.path if source.path.is_absolute() else config_root / source.path
     try:
@@ -113,6 +121,8 @@ def documents(source: SourceConfig, config_root: Path, known: Mapping[str, str])
     ids = _ids(source.name, [entry.path for entry in wanted], known)
     yield from sorted(skipped, key=lambda s: s.path)
     for entry in wanted:
+        if only is not None and entry.path != only:
+            continue
         data = _read(entry.on_disk, root)
         if isinstance(data, str):
             yield SkippedFile(path=entry.path, reason=data)
@@ -127,6 +137,14 @@ def documents(source: SourceConfig, config_root: Path, known: Mapping[str, str])
             names=dict(source.metadata),
             listed=row is not None,
         )
+
+
+def one(file: Path) -> RawDocument | SkippedFile:
+    """One file by itself, outside of any source."""
+    data = _read(file, file.parent)
+    if isinstance(data, str):
+        return SkippedFile(path=file.name, reason=data)
+    return RawDocument(id=without_extension(file.name), source="", path=file.name, data=data)
 
 
 def _named(row: Metadata, names: Mapping[str, str]) -> Metadata:
@@ -276,9 +294,7 @@ def _ids(source: str, paths: list[str], known: Mapping[str, str]) -> dict[str, s
     for path in paths:
         if path in ids:
             continue
-        pure = PurePosixPath(path)
-        short = path.removesuffix(pure.suffix) if pure.suffix[1:].lower() in DOCUMENT_EXTENSIONS else path
-        name = f"{source}/{short}"
+        name = f"{source}/{without_extension(path)}"
         if name in taken:
             name = f"{source}/{path}"
         number = 2
@@ -288,6 +304,12 @@ def _ids(source: str, paths: list[str], known: Mapping[str, str]) -> dict[str, s
         ids[path] = name
         taken.add(name)
     return ids
+
+
+def without_extension(path: str) -> str:
+    """A path without its extension, if that is one of documents."""
+    suffix = PurePosixPath(path).suffix
+    return path.removesuffix(suffix) if suffix[1:].lower() in DOCUMENT_EXTENSIONS else path
 
 
 def _manifest(root: Path) -> _Manifest | None:
