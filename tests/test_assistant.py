@@ -144,7 +144,7 @@ def test_limits_of_the_call_win_over_the_configuration(corpus: Corpus) -> None:
 
 def test_a_capped_run_of_a_model_without_a_price_is_refused(corpus: Corpus) -> None:
     model = OpenedModel(model=ScriptedModel([SEARCH, READ, GOOD]), name="mine:big", price=None)
-    with pytest.raises(ConfigError, match="price_input"):
+    with pytest.raises(ConfigError, match=r"\[model.price\]"):
         Assistant(corpus.config, corpus, model).ask_sync(QUESTION)
     answer = Assistant(corpus.config, corpus, model).ask_sync(QUESTION, max_dollars=math.inf)
     assert answer.status == "complete"

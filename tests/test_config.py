@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from citehound.config import ENVIRONMENT, OTHER_ENVIRONMENT, Config, find, load, suggest, unknown_variables
+from citehound.config import ENVIRONMENT, OTHER_ENVIRONMENT, Config, PriceConfig, find, load, suggest, unknown_variables
 from citehound.errors import ConfigError
 
 MINIMAL = '[[sources]]\nname = "docs"\npath = "docs"\n'
@@ -82,7 +82,7 @@ def test_every_setting_is_read(folder: Path) -> None:
     )
     model, source = config.model, config.sources[0]
     assert (model.name, model.small, model.turn_tokens, model.draft_tokens) == ("openai:m", "openai:s", 100, 200)
-    assert (model.price_input, model.price_output, model.price_cached) == (1.0, 2.5, 0.1)
+    assert model.price == PriceConfig(input=1.0, output=2.5, cached=0.1)
     assert (config.budget.max_steps, config.budget.max_dollars, config.budget.max_seconds) == (3, None, 5.0)
     assert config.index.language == "de"
     assert source.description == "Two lines"
@@ -91,9 +91,34 @@ def test_every_setting_is_read(folder: Path) -> None:
     assert (source.include, source.exclude) == (("*.md",), ("old/**",))
 
 
-def test_prices_may_stand_flat_but_not_twice(folder: Path) -> None:
-    assert read(folder, MINIMAL + "[model]\nprice_input = 3\n").model.price_input == 3.0
-    assert "differ" in refusal(folder, MINIMAL + "[model]\nprice_input = 3\n[model.price]\ninput = 4\n")
+def test_a_price_names_input_and_output(folder: Path) -> None:
+    free = read(folder, MINIMAL + "[model.price]\ninput = 0\noutput = 0\n").model
+    assert free.price == PriceConfig(input=0.0, output=0.0)
+    assert "input and output" in refusal(folder, MINIMAL + "[model.price]\ninput = 3\n")
+    assert "input and output" in refusal(folder, MINIMAL + "[model.small_price]\noutput = 3\n")
+    full = "[model.price]\ninput = 4\noutput = 20\ncached = 0.2\ncache_write = 5\n"
+    assert read(folder, MINIMAL + full).model.price == PriceConfig(input=4, output=20, cached=0.2, cache_write=5)
+
+
+def test_a_key_is_named_by_its_variable_and_never_given(folder: Path) -> None:
+    assert read(folder, '[model]\napi_key_env = "MY_API_KEY"\n' + MINIMAL).model.api_key_env == "MY_API_KEY"
+    said = refusal(folder, '[model]\napi_key_env = "abcdef-123456"\n' + MINIMAL)
+    assert "name of an environment variable" in said
+    assert "abcdef" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('structured = "xml"', "'auto', 'tool', 'native', 'text'"),
+        ('thinking = "hard"', "'auto', 'minimal', 'low'"),
+        ("timeout = 0", "a number above 0"),
+        ("window = 0", "a whole number"),
+        ('stream = "yes"', "true or false"),
+    ],
+)
+def test_settings_of_the_model_say_what_they_take(folder: Path, line: str, says: str) -> None:
+    assert says in refusal(folder, f"[model]\n{line}\n" + MINIMAL)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +181,16 @@ def test_a_file_without_sources_is_refused(folder: Path) -> None:
 def test_the_environment_overrides_the_file(folder: Path) -> None:
     text = '[model]\nname = "a:b"\n[budget]\nmax_steps = 3\n' + MINIMAL
     env = {"CITEHOUND_MODEL": "c:d", "CITEHOUND_MAX_STEPS": "7", "CITEHOUND_MAX_DOLLARS": "none"}
-    config = read(folder, text, **env, CITEHOUND_MAX_SECONDS="9.5", CITEHOUND_PRICE_INPUT="0.5")
+    config = read(folder, text, **env, CITEHOUND_MAX_SECONDS="9.5", CITEHOUND_STREAM="false")
     assert config.model.name == "c:d"
     assert (config.budget.max_steps, config.budget.max_dollars, config.budget.max_seconds) == (7, None, 9.5)
-    assert config.model.price_input == 0.5
+    assert config.model.stream is False
 
 
 def test_every_variable_is_accepted(folder: Path) -> None:
     values = {"CITEHOUND_MODEL": "a:b", "CITEHOUND_SMALL": "a:s", "CITEHOUND_BASE_URL": "http://localhost"}
-    values |= {"CITEHOUND_LANGUAGE": "de", "CITEHOUND_BACKEND": "embedded"}
+    values |= {"CITEHOUND_LANGUAGE": "de", "CITEHOUND_BACKEND": "embedded", "CITEHOUND_API_KEY_ENV": "MY_API_KEY"}
+    values |= {"CITEHOUND_STREAM": "0", "CITEHOUND_STRUCTURED": "text", "CITEHOUND_THINKING": "high"}
     read(folder, MINIMAL, **{name: values.get(name, "3") for name in ENVIRONMENT})
 
 

@@ -14,22 +14,60 @@ from .errors import BudgetExceeded
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Dollars per million tokens. `cached` is the price of a cache read, `cache_write` of writing one."""
+    """Dollars per million tokens. `cached` is the price of a cache read, `cache_write` of writing one.
+
+    `long`: the prices of requests whose input is longer than their `above`, for all of their tokens; ascending.
+    """
 
     input: float
     output: float
     cached: float | None = None
     cache_write: float | None = None
+    above: int = 0
+    long: tuple[Price, ...] = ()
+
+    @property
+    def dearest_input(self) -> float:
+        return max(self.input, self.cache_write or 0.0, self.cached or 0.0)
 
     def worst(self, *, input_tokens: int, output_tokens: int) -> float:
-        """The most that a request of this size can cost: input at the dearest price that can apply."""
-        dearest = max(self.input, self.cache_write or 0.0, self.cached or 0.0)
-        return (input_tokens * dearest + output_tokens * self.output) / 1_000_000
+        """The most that a request of up to this size can cost: at the dearest price that can apply."""
+        tiers = [self, *(tier for tier in self.long if tier.above < input_tokens)]
+        return max((input_tokens * t.dearest_input + output_tokens * t.output) / 1_000_000 for t in tiers)
+
+    def room(self, dollars: float, *, input_tokens: int, output_tokens: int) -> int | None:
+        """How many input tokens more a request of this size may have, so that its worst case is within `dollars`.
+
+        None means any number; below zero, how many are too many.
+        """
+        most: int | None = None
+        for tier, top in zip((self, *self.long), (*(t.above for t in self.long), None), strict=True):
+            left = dollars * 1_000_000 - output_tokens * tier.output
+            if tier.dearest_input <= 0:
+                fits = top if left >= 0 else 0
+            else:
+                fits = math.floor(left / tier.dearest_input)
+                fits = fits if top is None else min(fits, top)
+            if fits is None:
+                return None
+            if most is not None and fits <= tier.above:
+                break
+            most = fits
+        assert most is not None
+        return most - input_tokens
 
     def of(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, cache_write_tokens: int = 0
     ) -> float:
         """What a request cost. `input_tokens` includes the cached and the written ones."""
+        longer = next((tier for tier in reversed(self.long) if tier.above < input_tokens), None)
+        if longer is not None:
+            return longer.of(
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached_tokens,
+                cache_write_tokens=cache_write_tokens,
+            )
         plain = max(0, input_tokens - cached_tokens - cache_write_tokens)
         cached = self.input if self.cached is None else self.cached
         write = self.input if self.cache_write is None else self.cache_write

@@ -22,6 +22,20 @@ from .errors import ConfigError
 
 FILE_NAME = "citehound.toml"
 BACKENDS = ("embedded",)
+STRUCTURED = ("auto", "tool", "native", "text")
+THINKING = ("auto", "minimal", "low", "medium", "high")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceConfig:
+    """Dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Tokens read from the provider's cache; None means `input`."""
+    cache_write: float | None = None
+    """Tokens written to it; None means `input`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +44,22 @@ class ModelConfig:
     small: str | None = None
     """The judge; None means `name`."""
     base_url: str | None = None
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key; None means the provider's usual one."""
     turn_tokens: int = 1500
     draft_tokens: int = 4000
-    price_input: float | None = None
-    """Dollars per million tokens; None means: look it up."""
-    price_output: float | None = None
-    price_cached: float | None = None
-    """None means `price_input`."""
+    window: int | None = None
+    """Context window in tokens; None means: look it up."""
+    timeout: float = 120.0
+    """Seconds to wait for the next bytes of a reply."""
+    stream: bool = True
+    structured: str = "auto"
+    """How the answer is asked for: one of `STRUCTURED`."""
+    thinking: str = "low"
+    """One of `THINKING`; for models that think without being asked to."""
+    price: PriceConfig | None = None
+    """None means: look it up."""
+    small_price: PriceConfig | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +113,13 @@ class SourceConfig:
 class IndexConfig:
     backend: str = "embedded"
     language: str | None = None
+    workers: int = 2
+    """How many files are read at the same time, each in a process of its own."""
+    archives: bool = False
+    """Whether the files in ZIP archives become documents."""
+    file_seconds: int = 60
+    """How long reading one file may take."""
+    file_memory_mb: int = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +143,15 @@ class Config:
     def source(self, name: str) -> SourceConfig | None:
         return next((s for s in self.sources if s.name == name), None)
 
-    workers: int = 2
-    """How many files are read at the same time, each in a process of its own."""
-    archives: bool = False
-    """Whether the files in ZIP archives become documents."""
-    file_seconds: int = 60
-    """How long reading one file may take."""
-    file_memory_mb: int = 1024
 
 # Loading -----------------------------------------------------------------------------------------------------------
 
-_Kind = Literal["text", "count", "number", "limit", "flag", "texts", "table", "tables"]
+_Kind = Literal["text", "count", "number", "positive", "limit", "flag", "texts", "table", "tables"]
 _WORDS: Mapping[_Kind, str] = {
     "text": "a text in quotes",
     "count": "a whole number of at least 1",
     "number": "a number of at least 0",
+    "positive": "a number above 0",
     "limit": "a number above 0, or 'none' for no limit",
     "flag": "true or false",
     "texts": "a list of texts",
@@ -147,14 +171,18 @@ _MODEL: Mapping[str, _Kind] = {
     "name": "text",
     "small": "text",
     "base_url": "text",
+    "api_key_env": "text",
     "turn_tokens": "count",
     "draft_tokens": "count",
+    "window": "count",
+    "timeout": "positive",
+    "stream": "flag",
+    "structured": "text",
+    "thinking": "text",
     "price": "table",
-    "price_input": "number",
-    "price_output": "number",
-    "price_cached": "number",
+    "small_price": "table",
 }
-_PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number"}
+_PRICE: Mapping[str, _Kind] = {"input": "number", "output": "number", "cached": "number", "cache_write": "number"}
 _BUDGET: Mapping[str, _Kind] = {
     "max_steps": "count",
     "max_dollars": "limit",
@@ -192,9 +220,16 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_BASE_URL": ("model", "base_url"),
     "CITEHOUND_TURN_TOKENS": ("model", "turn_tokens"),
     "CITEHOUND_DRAFT_TOKENS": ("model", "draft_tokens"),
-    "CITEHOUND_PRICE_INPUT": ("model", "price_input"),
-    "CITEHOUND_PRICE_OUTPUT": ("model", "price_output"),
-    "CITEHOUND_PRICE_CACHED": ("model", "price_cached"),
+    "CITEHOUND_API_KEY_ENV": ("model", "api_key_env"),
+    "CITEHOUND_WINDOW": ("model", "window"),
+    "CITEHOUND_TIMEOUT": ("model", "timeout"),
+    "CITEHOUND_STREAM": ("model", "stream"),
+    "CITEHOUND_STRUCTURED": ("model", "structured"),
+    "CITEHOUND_THINKING": ("model", "thinking"),
+    "CITEHOUND_PRICE_INPUT": ("model.price", "input"),
+    "CITEHOUND_PRICE_OUTPUT": ("model.price", "output"),
+    "CITEHOUND_PRICE_CACHED": ("model.price", "cached"),
+    "CITEHOUND_PRICE_CACHE_WRITE": ("model.price", "cache_write"),
     "CITEHOUND_MAX_STEPS": ("budget", "max_steps"),
     "CITEHOUND_MAX_DOLLARS": ("budget", "max_dollars"),
     "CITEHOUND_MAX_SECONDS": ("budget", "max_seconds"),
@@ -212,6 +247,7 @@ OTHER_ENVIRONMENT: Mapping[str, str] = {
 }
 _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "model": _MODEL,
+    "model.price": _PRICE,
     "budget": _BUDGET,
     "index": _INDEX,
     "agent": _AGENT,
@@ -219,6 +255,7 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "verify": _VERIFY,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
+_KEY_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*?_?(API_?KEY|TOKEN)", re.IGNORECASE)
 _KEY_VALUE = re.compile(
     r"^(sk-[\w-]{12,}|AIza[\w-]{20,}|gsk_\w{12,}|xai-\w{12,}|AKIA\w{12,}|gh[pousr]_\w{20,}|hf_\w{16,})$"
 )
@@ -263,11 +300,9 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     _refuse_keys(data, where)
     top = _table(data, _TOP, at=where, prefix="")
     model = _table(top.get("model", {}), _MODEL, at=where, prefix="model.")
-    for key, value in _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price.").items():
-        if model.setdefault(f"price_{key}", value) != value:
-            raise ConfigError(f"{where}: model.price.{key} and model.price_{key} differ; keep one of them")
     tables = {
         "model": model,
+        "model.price": _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price."),
         "budget": _table(top.get("budget", {}), _BUDGET, at=where, prefix="budget."),
         "index": _table(top.get("index", {}), _INDEX, at=where, prefix="index."),
         "agent": _table(top.get("agent", {}), _AGENT, at=where, prefix="agent."),
@@ -275,9 +310,19 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
     }
     _override(tables, env)
-    for key in ("name", "small", "base_url"):
+    for key in ("name", "small", "base_url", "api_key_env"):
         if key in model and not model[key].strip():
             raise ConfigError(f"{where}: model.{key} is empty; name a model, or leave the key out")
+    for key, known in (("structured", STRUCTURED), ("thinking", THINKING)):
+        if model.get(key, "auto") not in known:
+            raise ConfigError(f"{where}: model.{key} is {model[key]!r}; use one of {', '.join(map(repr, known))}")
+    variable = model.get("api_key_env")
+    if variable is not None and not _KEY_VARIABLE.fullmatch(variable):
+        raise ConfigError(
+            f"{where}: model.api_key_env is the name of an environment variable that ends with API_KEY or TOKEN; "
+            "the key itself never stands in the file"
+        )
+    small_price = _table(model.pop("small_price", {}), _PRICE, at=where, prefix="model.small_price.")
     index = tables["index"]
     backend = index.get("backend", "embedded")
     if backend not in BACKENDS:
@@ -296,13 +341,25 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         root=root,
         path=path,
         sources=sources,
-        model=ModelConfig(**model),
+        model=ModelConfig(
+            **model,
+            price=_price(tables["model.price"], at=f"{where}: model.price"),
+            small_price=_price(small_price, at=f"{where}: model.small_price"),
+        ),
         budget=BudgetConfig(**tables["budget"]),
         index=IndexConfig(**index),
         agent=AgentConfig(**tables["agent"]),
         routing=RoutingConfig(**tables["routing"]),
         verify=VerifyConfig(**tables["verify"]),
     )
+
+
+def _price(table: Mapping[str, Any], *, at: str) -> PriceConfig | None:
+    if not table:
+        return None
+    if not {"input", "output"} <= table.keys():
+        raise ConfigError(f"{at} needs both input and output, in dollars per million tokens (0 where nothing is paid)")
+    return PriceConfig(**table)
 
 
 def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
@@ -373,6 +430,8 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
             return number
         case "number" if number is not None and number >= 0:
             return number
+        case "positive" if number is not None and number > 0:
+            return number
         case "count" if isinstance(value, int) and number is not None and number >= 1:
             return value
         case "text" if isinstance(value, str):
@@ -424,9 +483,11 @@ def _override(tables: Mapping[str, dict[str, Any]], env: Mapping[str, str]) -> N
         table, key = ENVIRONMENT[name]
         kind = _SCHEMAS[table][key]
         value: Any = text.strip()
-        if kind in ("count", "number", "limit"):
+        if kind in ("count", "number", "positive", "limit"):
             with contextlib.suppress(ValueError):
                 value = int(value) if kind == "count" else float(value)
+        elif kind == "flag":
+            value = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
         tables[table][key] = _value(value, kind, name=name)
 
 
@@ -436,7 +497,8 @@ def _refuse_keys(value: Any, at: str, name: str = "") -> None:
         for key, inner in cast("dict[str, Any]", value).items():
             path = f"{name}.{key}" if name else key
             mapping = re.fullmatch(r"sources\[\d+\]\.metadata", name)
-            if not mapping and isinstance(inner, str) and _KEY_NAME.search(key):
+            names_one = path == "model.api_key_env"
+            if not mapping and not names_one and isinstance(inner, str) and _KEY_NAME.search(key):
                 raise ConfigError(
                     f"{at}: {path!r} looks like a secret; remove it from the file and set it in the environment "
                     "(ANTHROPIC_API_KEY, OPENAI_API_KEY, ...)"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..budget import FREE, Budget, Price
 from ..config import ModelConfig
 from ..errors import ConfigError
+from . import providers
+from .prices import look_up
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline"
 OFFLINE_WARNING = "answered by the offline model: it quotes and does not judge"
-_KEYLESS = frozenset({"ollama", "test"})
 
 
 Structured = Literal["tool", "native", "text"]
@@ -60,64 +61,77 @@ def open_model(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedMod
         from .planner import OfflineModel
 
         return OpenedModel(model=OfflineModel(lexicon), name=OFFLINE, price=FREE)
-    provider, _, name = config.name.partition(":")
-    if not provider or not name:
-        raise ConfigError(
-            f"model {config.name!r} is not known: use 'offline' or 'provider:name', as in 'anthropic:claude-sonnet-5'"
-        )
-    model = _provider_model(config, provider, name)
-    _no_sdk_retries(model)
-    from .prices import look_up
-
+    provider, name = providers.split_name(config.name)
+    model = providers.build(config, provider, name)
+    providers.no_sdk_retries(model)
     known = look_up(provider, name)
-    price, window = (known.price, known.window) if known else (None, None)
-    if provider in _KEYLESS:
+    price = known.price if known else None
+    if config.price is not None:
+        given = config.price
+        price = Price(input=given.input, output=given.output, cached=given.cached, cache_write=given.cache_write)
+    elif price is None and providers.is_own(provider, providers.address_of(config, provider)):
         price = FREE
-    if config.price_input is not None and config.price_output is not None:
-        price = Price(input=config.price_input, output=config.price_output, cached=config.price_cached)
-    return OpenedModel(model=model, name=config.name, price=price, window=window)
+    return OpenedModel(
+        model=model,
+        name=config.name,
+        price=price,
+        window=config.window or (known.window if known else None) or model.profile.get("context_window"),
+        settings=providers.settings_for(config, model),
+        stream=config.stream and providers.streams(model),
+        structured=_structured(config, model),
+        tools=model.profile.get("supports_tools", True),
+    )
 
 
-def require_price(model: OpenedModel, budget: Budget) -> None:
-    """Raises ConfigError when dollars are capped and the price is unknown, so that no cap is promised in vain."""
+def open_small(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedModel:
+    """The model for small decisions: `config.small`, else the one that `config.name` names.
+
+    `base_url`, `api_key_env` and `window` are the main model's: they hold for a small one of the same provider only.
+    """
+    if config.small is None or config.small == config.name:
+        return open_model(config, lexicon)
+    shared = config.small.partition(":")[0] == config.name.partition(":")[0]
+    return open_model(
+        replace(
+            config,
+            name=config.small,
+            small=None,
+            base_url=config.base_url if shared else None,
+            api_key_env=config.api_key_env if shared else None,
+            window=None,
+            price=config.small_price,
+        ),
+        lexicon,
+    )
+
+
+def require_price(model: OpenedModel, budget: Budget, *, table: str = "model.price") -> None:
+    """Raises ConfigError when dollars are capped and the price is unknown, so that no cap is promised in vain.
+
+    `table` names where its price goes: 'model.price', or 'model.small_price' for the small model.
+    """
     if model.price is None and budget.max_dollars is not None:
         raise ConfigError(
-            f"the price of {model.name!r} is not known, so max_dollars cannot be kept: set price_input and "
-            "price_output (dollars per million tokens) under [model], or lift the cap with max_dollars = 'none'"
+            f"the price of {model.name!r} is not known, so max_dollars cannot be kept: put `[{table}]` with "
+            "`input = 3.0` and `output = 15.0` (dollars per million tokens, here as an example; 0 and 0 for a model "
+            'of your own) into citehound.toml, or lift the cap with `max_dollars = "none"` under [budget]'
         )
 
 
-def _provider_model(config: ModelConfig, provider: str, name: str) -> Model:
-    from pydantic_ai.exceptions import UserError
-    from pydantic_ai.models import infer_model
+def _structured(config: ModelConfig, model: Model) -> Structured:
+    """As configured, else the form that the provider keeps to best.
 
-    try:
-        if config.base_url is not None or provider == "openai-compatible":
-            if config.base_url is None:
-                raise ConfigError(f"model {config.name!r} needs base_url under [model]: the address of its API")
-            return _compatible_model(config.base_url, name)
-        return infer_model(config.name)
-    except ImportError as problem:
-        extra = "openai" if provider in ("openai-compatible", "ollama") else provider.split("-")[0]
-        raise ConfigError(
-            f"model {config.name!r} needs a package that is not installed: pip install 'pydantic-ai-slim[{extra}]'"
-        ) from problem
-    except (UserError, ValueError) as problem:
-        raise ConfigError(f"model {config.name!r} cannot be opened: {' '.join(str(problem).split())}") from problem
-
-
-def _compatible_model(base_url: str, name: str) -> Model:
-    import os
-
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    key = os.environ.get("OPENAI_API_KEY") or "none"
-    return OpenAIChatModel(name, provider=OpenAIProvider(base_url=base_url, api_key=key))
-
-
-def _no_sdk_retries(model: Model) -> None:
-    """Our own retries reserve money first; a client that retries by itself would spend behind the meter's back."""
-    client = getattr(model, "client", None)
-    if client is not None and isinstance(getattr(client, "max_retries", None), int):
-        client.max_retries = 0
+    A call of the output tool can be forced with most models. One that cannot be forced, or that would stop thinking,
+    is given a native schema instead; one that has neither answers in the strict text form.
+    """
+    if config.structured in ("tool", "native", "text"):
+        return config.structured
+    profile = model.profile
+    schema = profile.get("supports_json_schema_output", False)
+    if not profile.get("supports_tools", True):
+        return "native" if schema else "text"
+    thinks = profile.get("thinking_always_enabled", False) or profile.get("thinking_enabled_by_default", False)
+    forced = profile.get("supports_forced_tool_choice", True) and not (
+        thinks and profile.get("forced_tool_choice_disables_thinking", False)
+    )
+    return "native" if schema and not forced else "tool"

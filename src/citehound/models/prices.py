@@ -1,4 +1,4 @@
-"""Prices and context windows of models, from the genai-prices data that ships with pydantic-ai; asks no server."""
+"""Prices and context windows of models, from the genai-prices data that is installed; asks no server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any
 
 from ..budget import Price
 
+_IDS = {
+    "google-cloud": "google",
+    "google-gla": "google",
+    "google-vertex": "google",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "bedrock": "aws",
+}
+"""The ids that genai-prices uses, where they differ from the names of providers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -16,41 +26,51 @@ class Known:
 
 
 def look_up(provider: str, name: str, *, at: datetime | None = None) -> Known | None:
-    """What is known of a model, or None. Of prices that depend on the size of a request, the dearest."""
+    """What is known of a model, or None. genai-prices decides which names belong to it, dated ones among them."""
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, info = get_snapshot().find_provider_model(name, None, _provider_id(provider), None)
+        _, info = get_snapshot().find_provider_model(name, None, _IDS.get(provider, provider), None)
     except LookupError:
         return None
     prices = info.get_prices(at or datetime.now(UTC))
-    source, target = _dearest(prices, "input_mtok"), _dearest(prices, "output_mtok")
-    price = None
-    if source is not None and target is not None:
+    starts = sorted({tier.start for unit in _UNITS for tier in getattr(getattr(prices, unit, None), "tiers", ())})
+    price = _price(prices, above=0)
+    if price is not None and starts:
+        long = tuple(p for start in starts if (p := _price(prices, above=start)) is not None)
         price = Price(
-            input=source,
-            output=target,
-            cached=_dearest(prices, "cache_read_mtok"),
-            cache_write=_dearest(prices, "cache_write_mtok"),
+            input=price.input, output=price.output, cached=price.cached, cache_write=price.cache_write, long=long
         )
     return Known(price=price, window=getattr(info, "context_window", None))
 
 
-def _provider_id(provider: str) -> str:
-    """The id that genai-prices uses for a pydantic-ai provider prefix."""
-    return {
-        "google-gla": "google",
-        "google-vertex": "google",
-        "openai-chat": "openai",
-        "openai-responses": "openai",
-    }.get(provider, provider)
+def provider_of(name: str) -> str | None:
+    """The provider that makes a model of this name, if one is known."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        maker, _ = get_snapshot().find_provider_model(name, None, None, None)
+    except LookupError:
+        return None
+    return maker.id
 
 
-def _dearest(prices: Any, unit: str) -> float | None:
-    value = getattr(prices, unit, None)
+_UNITS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+
+
+def _price(prices: Any, *, above: int) -> Price | None:
+    """The price of requests with more input tokens than `above`."""
+    source, target, cached, written = (_rate(getattr(prices, unit, None), above) for unit in _UNITS)
+    if source is None or target is None:
+        return None
+    return Price(input=source, output=target, cached=cached, cache_write=written, above=above)
+
+
+def _rate(value: Any, above: int) -> float | None:
     if value is None:
         return None
-    tiers = getattr(value, "tiers", None)
-    if tiers is None:
-        return float(value)
-    return max(float(value.base), *(float(tier.price) for tier in tiers))
+    rate = getattr(value, "base", value)
+    for tier in getattr(value, "tiers", ()):
+        if tier.start <= above:
+            rate = tier.price
+    return float(rate)
