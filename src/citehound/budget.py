@@ -163,13 +163,23 @@ class Meter:
         self._dollars = 0.0
         self._reserved = 0.0
 
-    def child(self, *, share: float = 1.0, max_steps: int | None = None, own_steps: bool = False) -> Meter:
-        """A meter with `share` of what is left here.
+    def child(
+        self,
+        *,
+        share: float = 1.0,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        own_steps: bool = False,
+    ) -> Meter:
+        """A meter with `share` of the dollars left here; None for the others takes what is left.
 
         With `own_steps` its steps count only in itself: for requests that share one step of this meter.
         """
         with self._lock:
             left = self.dollars_left()
+            seconds = self.seconds_left()
+            if max_seconds is not None:
+                seconds = max_seconds if seconds is None else min(seconds, max_seconds)
             return Meter(
                 Budget(
                     max_steps=max_steps if max_steps is not None else self.steps_left(),
