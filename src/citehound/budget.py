@@ -184,7 +184,7 @@ class Meter:
                 Budget(
                     max_steps=max_steps if max_steps is not None else self.steps_left(),
                     max_dollars=None if left is None else left * share,
-                    max_seconds=self.seconds_left(),
+                    max_seconds=seconds,
                 ),
                 clock=self._clock,
                 parent=self,
