@@ -606,8 +606,12 @@ class Toolbox:
         emit: Emit = nowhere,
         agent: str = "main",
         extra: Sequence[Tool] = (),
+        sources: Sequence[str] = (),
     ) -> None:
-        self.tools: tuple[Tool, ...] = (*corpus_tools(corpus, principal=principal), *extra)
+        """`sources` leaves out the searches of all others; empty means every source."""
+        tools = corpus_tools(corpus, principal=principal)
+        kept = [tool for tool in tools if tool.source is None or not sources or tool.source in sources]
+        self.tools: tuple[Tool, ...] = (*kept, *extra)
         check_effects(self.tools, corpus.sources)
         self.no_progress = False
         """True once a call was made for the third time: the run should end with what it has."""
