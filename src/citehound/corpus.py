@@ -90,6 +90,24 @@ class SyncReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Changes:
+    """How the files of one source differ from what the index has; paths in the source's folder."""
+
+    source: str
+    documents: int
+    """Files that are documents."""
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """Path and reason of each file that could not be read."""
+
+    @property
+    def stale(self) -> int:
+        return len(self.new) + len(self.changed) + len(self.removed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FindResult:
     """Where a phrase stands in one document; `passages` are windows of text around it, so they count as read."""
 
@@ -204,6 +222,43 @@ class Corpus:
         with index, Workers(settings.workers, limits=limits) as workers:
             reports = _Sync(config=self._config, index=index, emit=emit, workers=workers).run()
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
+
+    def changes(self) -> tuple[Changes, ...]:
+        """What the next `sync` would find in each source, by content; nothing is read into the index.
+
+        Raises IndexUnusable, and ConfigError for a source that cannot be read at all.
+        """
+        reader = self._reader()
+        found: list[Changes] = []
+        for source in self._config.sources:
+            known = reader.files(source.name)
+            new: list[str] = []
+            changed: list[str] = []
+            failed = [(path, state.error) for path, state in sorted(known.items()) if state.error]
+            seen: set[str] = set()
+            for item in _items(source, self._config.root, {path: state.document for path, state in known.items()}):
+                if isinstance(item, SkippedFile):
+                    if "cannot be read" in item.reason:
+                        failed.append((item.path, item.reason))
+                    continue
+                seen.add(item.path)
+                before = known.get(item.path)
+                if before is None:
+                    new.append(item.path)
+                elif before.content_hash != hashlib.sha256(item.data).hexdigest():
+                    changed.append(item.path)
+            inside = {path for path, state in known.items() if "/" in state.content_hash}
+            found.append(
+                Changes(
+                    source=source.name,
+                    documents=len(seen),
+                    new=tuple(new),
+                    changed=tuple(changed),
+                    removed=tuple(sorted(known.keys() - seen - inside)),
+                    failed=tuple(failed),
+                )
+            )
+        return tuple(found)
 
     # -- asking
 
