@@ -1,0 +1,1 @@
+"""Evaluation: cases, metrics over what a run searched, read and answered, the runner and its reports."""
