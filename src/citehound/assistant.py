@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .answers import Answer, StopReason, Usage, status_of
+from .answers import Answer, Call, Claim, StopReason, Usage, status_of
 from .budget import FREE, Budget, Meter
 from .config import Config, load
 from .corpus import Corpus
@@ -17,7 +17,7 @@ from .errors import CitehoundError, UsageError
 from .events import Answered, ClaimChecked, Emit, Event, GapDeclared, RunStarted, nowhere
 from .evidence import Evidence, Ledger
 from .index import OWNER, Principal
-from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, require_price
+from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
 from .rendering import render_text
 from .runs import RunStore, new_run_id
 from .tracing import run_span
@@ -25,18 +25,22 @@ from .tracing import run_span
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+    from .judge import Judge
     from .loop import Outcome
+    from .routing import Task
 
-MODES = ("auto", "agent", "single")
-_LATER = ("direct", "hops", "research")
+MODES = ("auto", "direct", "single", "hops", "agent")
+_LATER = ("research",)
 MAX_QUESTION = 8000
+NO_DOCUMENT = "No document was used for this answer."
 
 
 class Assistant:
     """Answers questions over one corpus.
 
     `model` may be an opened model, a pydantic-ai `Model` (taken as free unless it comes as `OpenedModel` with its
-    price), or None for the configured one. Safe for parallel `ask` calls. Close it, or use it as a context manager.
+    price), or None for the configured one; `small` is the same for decisions, None the configured one or else `model`.
+    `judge` decides instead of both. Safe for parallel `ask` calls. Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Assistant:
         model: OpenedModel | Model | None = None,
         emit: Emit = nowhere,
         *,
+        small: OpenedModel | Model | None = None,
+        judge: Judge | None = None,
         principal: Principal = OWNER,
         record: bool = True,
     ) -> None:
@@ -57,6 +63,9 @@ class Assistant:
         self._corpus = corpus
         self._model = model
         self._opened: OpenedModel | None = None
+        self._small = small
+        self._small_opened: OpenedModel | None = None
+        self._judge = judge
 
     @classmethod
     def open(
@@ -91,34 +100,48 @@ class Assistant:
         max_steps: int | None = None,
         max_dollars: float | None = None,
         max_seconds: float | None = None,
+        max_hops: int | None = None,
+        prefetch: bool | None = None,
         emit: Emit | None = None,
     ) -> Answer:
         """Answers `question` and records the run. None takes a limit from the configuration; `math.inf` lifts it.
+
+        `prefetch` puts a first retrieval into the prompt of the `agent` mode.
 
         Raises UsageError (wrong mode, limits or configuration) and IndexUnusable before anything is spent. A tool or
         model that fails raises nothing: the answer says so. A cancelled run is recorded as a partial, then the
         cancellation goes on.
         """
         question = _checked_question(question)
-        strategy = _checked_mode(mode)
+        _checked_mode(mode)
+        if max_hops is not None and max_hops < 1:
+            raise UsageError(f"max_hops is {max_hops!r}: at least 1 retrieval is needed")
         budget = _budget(self.config, max_steps=max_steps, max_dollars=max_dollars, max_seconds=max_seconds)
         corpus = await asyncio.to_thread(lambda: self.corpus)
         opened = await asyncio.to_thread(self._open_model, corpus)
         require_price(opened, budget)
+        if mode == "direct" and opened.name == OFFLINE:
+            raise UsageError(
+                "mode 'direct' answers without documents, and the offline model can only search them: "
+                "name a model, or leave the mode out"
+            )
+        small = await asyncio.to_thread(self._open_small, corpus, opened, mode)
+        if small is not opened:
+            require_price(small, budget, table="model.small_price")
         send = self.emit if emit is None else emit
         run = _Run(
             question=question,
             requested=mode,
-            mode=strategy,
-            route=_ROUTES[mode],
             opened=opened,
+            small=small,
             meter=Meter(budget),
             principal=self._principal,
+            judge=self._judge,
             emit=send,
         )
-        with run_span(run_id=run.id, question=question, mode=strategy, model=opened.name) as traced:
+        with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
-                answer = await run.run(corpus, self.config)
+                answer = await run.run(corpus, self.config, max_hops=max_hops, prefetch=prefetch)
             except asyncio.CancelledError:
                 await asyncio.shield(asyncio.to_thread(self._save, run, run.cancelled(corpus)))
                 raise
@@ -139,6 +162,8 @@ class Assistant:
         max_steps: int | None = None,
         max_dollars: float | None = None,
         max_seconds: float | None = None,
+        max_hops: int | None = None,
+        prefetch: bool | None = None,
         emit: Emit | None = None,
     ) -> Answer:
         """`ask` for callers without an event loop."""
@@ -149,6 +174,8 @@ class Assistant:
                 max_steps=max_steps,
                 max_dollars=max_dollars,
                 max_seconds=max_seconds,
+                max_hops=max_hops,
+                prefetch=prefetch,
                 emit=emit,
             )
         )
@@ -164,6 +191,23 @@ class Assistant:
                 self._opened = OpenedModel(model=given, name=given.model_name, price=FREE)
         return self._opened
 
+    def _open_small(self, corpus: Corpus, opened: OpenedModel, mode: str) -> OpenedModel:
+        """The model for decisions; the answering one where none is named, or where none will be asked."""
+        asked = mode not in _UNDECIDED or self.config.verify.support == "model"
+        if opened.name == OFFLINE or self._judge is not None or not asked:
+            return opened
+        if self._small_opened is None:
+            given = self._small
+            if isinstance(given, OpenedModel):
+                self._small_opened = given
+            elif given is not None:
+                self._small_opened = OpenedModel(model=given, name=given.model_name, price=FREE)
+            elif self._model is None and self.config.model.small is not None:
+                self._small_opened = open_small(self.config.model, corpus.lexicon(principal=self._principal))
+            else:
+                self._small_opened = opened
+        return self._small_opened
+
     def _save(self, run: _Run, answer: Answer) -> Answer:
         """Records the run; a store that cannot be written costs a warning, not the answer."""
         if self._record:
@@ -175,11 +219,8 @@ class Assistant:
         return answer
 
 
-_ROUTES = {
-    "auto": "auto: always the agent, there is no routing yet",
-    "agent": "asked for",
-    "single": "asked for",
-}
+_UNDECIDED = ("single", "agent")
+"""Modes in which nothing is decided by a judge."""
 
 
 class _Run:
@@ -190,22 +231,24 @@ class _Run:
         *,
         question: str,
         requested: str,
-        mode: str,
-        route: str,
         opened: OpenedModel,
+        small: OpenedModel,
         meter: Meter,
         principal: Principal,
+        judge: Judge | None,
         emit: Emit,
     ) -> None:
         self.id = new_run_id()
         self.question = question
         self.events: list[Event] = []
         self._requested = requested
-        self._mode = mode
-        self._route = route
+        self._mode = requested
+        self._route = "asked for" if requested != "auto" else "not decided yet"
         self._opened = opened
+        self._small = small
         self._meter = meter
         self._principal = principal
+        self._judge = judge
         self._send = emit
         self._ledger = Ledger()
 
@@ -213,46 +256,55 @@ class _Run:
         self.events.append(event)
         self._send(event)
 
-    async def run(self, corpus: Corpus, config: Config) -> Answer:
-        from .loop import Conversation, Limits, Outcome
+    async def run(
+        self, corpus: Corpus, config: Config, *, max_hops: int | None = None, prefetch: bool | None = None
+    ) -> Answer:
+        from .loop import Outcome
+        from .routing import STRATEGIES, Task
 
         self.emit(
             RunStarted(
                 run_id=self.id, question=self.question, mode=self._mode, route=self._route, model=self._opened.name
             )
         )
+        task = Task(
+            question=self.question,
+            config=config,
+            corpus=corpus,
+            principal=self._principal,
+            model=self._opened,
+            small=self._small,
+            meter=self._meter,
+            ledger=self._ledger,
+            emit=self.emit,
+            max_hops=max_hops,
+            prefetch=prefetch,
+            judge=self._judge,
+        )
         try:
-            toolbox = None
-            if self._mode == "agent":
-                from .toolbox import Toolbox
-
-                toolbox = await asyncio.to_thread(
-                    lambda: Toolbox(corpus, principal=self._principal, ledger=self._ledger, emit=self.emit)
-                )
-            conversation = Conversation(
-                model=self._opened,
-                meter=self._meter,
-                ledger=self._ledger,
-                documents=corpus.view(principal=self._principal),
-                question=self.question,
-                toolbox=toolbox,
-                limits=Limits(turn_tokens=config.model.turn_tokens, draft_tokens=config.model.draft_tokens),
-                emit=self.emit,
-            )
-            if toolbox is not None:
-                from .agent import run_agent
-
-                outcome = await run_agent(conversation, sources=corpus.sources)
-            else:
-                from .single import run_single
-
-                outcome = await run_single(conversation, corpus=corpus, principal=self._principal)
+            done = await STRATEGIES[self._requested](task)
+            self._mode, self._route, outcome = done.mode, done.route, done.outcome
+            if config.verify.support == "model":
+                outcome = await self._supported(outcome, task)
         except CitehoundError:
             raise
         except Exception as problem:
             why = f"stopped early (model_error): {type(problem).__name__}: {' '.join(str(problem).split())}"
             outcome = Outcome(stop_reason="model_error", warnings=(why,))
         return self._answer(outcome)
+
+    async def _supported(self, outcome: Outcome, task: Task) -> Outcome:
+        """The outcome with a model's opinion on its verified claims; nothing else about them changes."""
+        from .judge import judge_support
+
+        if not any(claim.status == "verified" for claim in outcome.claims):
+            return outcome
+        judge = await asyncio.to_thread(task.judge)
+        if judge.name == "rules":
+            said = "support was not judged: [verify] support = 'model' needs a model that judges"
+            return replace(outcome, warnings=(*outcome.warnings, said))
+        claims: tuple[Claim, ...] = await judge_support(outcome.claims, judge)
+        return replace(outcome, claims=claims)
 
     def cancelled(self, corpus: Corpus) -> Answer:
         """The record of a run that was cancelled: what had been read until then."""
@@ -281,6 +333,7 @@ class _Run:
         if not text and (outcome.claims or outcome.missing):
             text = render_text(outcome.claims, outcome.missing)
         reason: StopReason = outcome.stop_reason
+        direct = outcome.text is not None and bool(text) and not outcome.claims
         answer = Answer(
             question=self.question,
             requested_mode=self._requested,
@@ -292,9 +345,9 @@ class _Run:
                 text=text,
                 claims=outcome.claims,
                 missing=outcome.missing,
-                direct=outcome.text is not None,
+                direct=direct,
             ),
-            text=text,
+            text=f"{text}\n\n{NO_DOCUMENT}" if direct else text,
             claims=outcome.claims,
             missing=outcome.missing,
             calls=evidence.calls,
@@ -303,7 +356,8 @@ class _Run:
                 steps=spent.steps,
                 model_calls=spent.model_calls,
                 searches=sum(1 for call in evidence.calls if call.tool.startswith("search_")),
-                reads=_reads(evidence, self._mode),
+                reads=sum(1 for call in evidence.calls if call.error is None and call.tool in _READING),
+                retrievals=_retrievals(evidence),
                 input_tokens=spent.input_tokens,
                 cached_tokens=spent.cached_tokens,
                 output_tokens=spent.output_tokens,
@@ -324,11 +378,14 @@ class _Run:
 _READING = ("read_document", "find_in_document")
 
 
-def _reads(evidence: Evidence, mode: str) -> int:
-    """Calls that read and were not refused; in `single`, the passages that code put in the prompt."""
-    if mode == "single":
-        return len(evidence.passages)
-    return sum(1 for call in evidence.calls if call.error is None and call.tool in _READING)
+def _retrievals(evidence: Evidence) -> int:
+    """Rounds of searching that code made: they carry no step, and one round asks every source the same."""
+    rounds = {(str(c.arguments.get("query")), c.agent) for c in evidence.calls if _is_by_code(c)}
+    return len(rounds)
+
+
+def _is_by_code(call: Call) -> bool:
+    return call.step == 0 and call.tool.startswith("search_")
 
 
 def _checked_question(question: str) -> str:
@@ -340,12 +397,11 @@ def _checked_question(question: str) -> str:
     return text
 
 
-def _checked_mode(mode: str) -> str:
+def _checked_mode(mode: str) -> None:
     if mode in _LATER:
         raise UsageError(f"mode {mode!r} is not built yet: use one of {', '.join(map(repr, MODES))}")
     if mode not in MODES:
         raise UsageError(f"no mode {mode!r}: use one of {', '.join(map(repr, MODES))}")
-    return "agent" if mode == "auto" else mode
 
 
 def _budget(config: Config, *, max_steps: int | None, max_dollars: float | None, max_seconds: float | None) -> Budget:

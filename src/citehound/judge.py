@@ -21,7 +21,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from . import prompts
-from .answers import SupportVerdict
+from .answers import Claim, SupportVerdict
 from .budget import FREE, Meter, worst_tokens
 from .config import SourceConfig
 from .documents import Passage
@@ -202,6 +202,33 @@ class Judge(Protocol):
     async def support(self, claim: str, quotes: Sequence[str]) -> Support:
         """Do the quotes alone show the claim?"""
         ...
+
+
+async def judge_support(claims: Sequence[Claim], judge: Judge) -> tuple[Claim, ...]:
+    """The claims, the verified ones with `support` and, where the judge doubts, a warning that names it.
+
+    Status stays as it is: an opinion neither mends a citation that failed nor breaks one that holds.
+    """
+
+    def quotes(claim: Claim) -> list[str]:
+        own = [c.quote for c in claim.citations if c.status == "verified" and c.quote]
+        return own + [q for n in claim.premises if 1 <= n <= len(claims) for q in quotes_of(claims[n - 1])]
+
+    def quotes_of(claim: Claim) -> list[str]:
+        return [c.quote for c in claim.citations if c.status == "verified" and c.quote]
+
+    async def one(claim: Claim) -> Claim:
+        shown = quotes(claim)
+        if claim.status != "verified" or claim.kind == "absence" or not shown:
+            return claim
+        opinion = await judge.support(claim.text, shown)
+        if opinion.verdict == "supported":
+            return replace(claim, support=opinion.verdict)
+        why = f": {opinion.why}" if opinion.why else ""
+        warning = f"support is {opinion.verdict} in the judgement of {opinion.by}{why}"
+        return replace(claim, support=opinion.verdict, warnings=(*claim.warnings, warning))
+
+    return tuple(await asyncio.gather(*(one(claim) for claim in claims)))
 
 
 # By rules.

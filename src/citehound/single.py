@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .answers import Call, Reference
 from .config import SourceConfig
@@ -16,6 +17,7 @@ from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Ledger, Search
 from .index import Principal
 from .loop import Conversation, Outcome, converse
+from .models.planner.words import language_of, words
 from .prompts import single_instructions, single_prompt
 from .toolbox import MAX_QUERY, search_source, tool_name
 
@@ -37,17 +39,22 @@ async def run_single(
     corpus: Corpus,
     principal: Principal,
     sources: Sequence[SourceConfig] | None = None,
+    retrieved: Retrieved | None = None,
 ) -> Outcome:
-    """Answers the conversation's question (which has no toolbox) from one retrieval. Raises only cancellation."""
-    retrieved = await retrieve(
-        conversation.question,
-        corpus=corpus,
-        sources=corpus.sources if sources is None else sources,
-        principal=principal,
-        ledger=conversation.ledger,
-        emit=conversation.emit,
-        agent=conversation.agent,
-    )
+    """Answers the conversation's question (which has no toolbox) from one retrieval. Raises only cancellation.
+
+    `retrieved`: that retrieval, where it was made already.
+    """
+    if retrieved is None:
+        retrieved = await retrieve(
+            conversation.question,
+            corpus=corpus,
+            sources=corpus.sources if sources is None else sources,
+            principal=principal,
+            ledger=conversation.ledger,
+            emit=conversation.emit,
+            agent=conversation.agent,
+        )
     prompt = single_prompt(conversation.question, retrieved.passages, retrieved.notes)
     return await converse(conversation, prompt=prompt, instructions=single_instructions())
 
@@ -61,11 +68,32 @@ async def retrieve(
     ledger: Ledger,
     emit: Emit = nowhere,
     agent: str = "main",
+    filters: Mapping[str, Mapping[str, str]] | None = None,
+    only_current: bool = True,
+    known: Sequence[Passage] = (),
 ) -> Retrieved:
-    """Searches each source once with the question and reads the best passages whole; all of it is in the ledger."""
+    """Searches each source once with the question and reads the best passages whole; all of it is in the ledger.
+
+    `filters` go by source. What stands whole in `known`, read before, is passed over.
+    """
     query = short_query(question)
+    before = {(p.document, p.start, p.end) for p in known}
     found = await asyncio.gather(
-        *(_search(query, source, corpus, principal, ledger=ledger, emit=emit, agent=agent) for source in sources)
+        *(
+            _search(
+                query,
+                source,
+                corpus,
+                principal,
+                filters=(filters or {}).get(source.name, {}),
+                only_current=only_current,
+                k=PASSAGES + len(before) if before else PASSAGES,
+                ledger=ledger,
+                emit=emit,
+                agent=agent,
+            )
+            for source in sources
+        )
     )
     owners = {
         (h.document, h.start, h.end): source.name
@@ -73,7 +101,8 @@ async def retrieve(
         for h in result.hits
     }
     passages: list[Passage] = []
-    for hit in fuse([result.hits for result in found])[:PASSAGES]:
+    fused = [h for h in fuse([result.hits for result in found]) if (h.document, h.start, h.end) not in before]
+    for hit in fused[:PASSAGES]:
         began = time.perf_counter()
         try:
             passage = await asyncio.to_thread(read_whole, hit, corpus=corpus, principal=principal)
@@ -115,29 +144,46 @@ async def _search(
     corpus: Corpus,
     principal: Principal,
     *,
+    filters: Mapping[str, str],
+    only_current: bool,
+    k: int,
     ledger: Ledger,
     emit: Emit,
     agent: str,
 ) -> SearchResult:
-    name, arguments = tool_name(source.name), {"query": query}
+    name = tool_name(source.name)
+    arguments: dict[str, Any] = {"query": query, **filters, **({} if only_current else {"only_current": False})}
     emit(ToolCalled(step=0, tool=name, arguments=arguments, agent=agent))
     began = time.perf_counter()
     result, error = SearchResult(hits=()), None
     try:
-        result = await asyncio.to_thread(search_source, corpus, source.name, query, principal=principal, k=PASSAGES)
+        result = await asyncio.to_thread(
+            search_source,
+            corpus,
+            source.name,
+            query,
+            principal=principal,
+            filters=filters,
+            only_current=only_current,
+            k=k,
+            agent=agent,
+        )
     except Exception as problem:  # one source that fails must not end the run
         error = " ".join(f"{name} failed ({type(problem).__name__}: {problem})".split())
         emit(ToolFailed(step=0, tool=name, error=error, agent=agent))
     returned = tuple(Reference(document=h.document, section=h.section) for h in result.hits)
     if error is None:
         documents = tuple(dict.fromkeys(h.document for h in result.hits))
-        ledger.saw(Search(source=source.name, query=query, documents=documents), result.hits)
+        ledger.saw(
+            Search(source=source.name, query=query, filters=tuple(sorted(filters.items())), documents=documents),
+            result.hits,
+        )
         emit(
             Hits(
                 step=0,
                 source=source.name,
                 query=query,
-                filters={},
+                filters=dict(filters),
                 returned=returned,
                 hidden_superseded=result.hidden_superseded,
                 agent=agent,
@@ -170,11 +216,12 @@ def read_whole(hit: SearchHit, *, corpus: Corpus, principal: Principal) -> Passa
 
 
 def short_query(question: str) -> str:
-    """The question as a query: one line, cut at a word to what a query may hold."""
-    words = " ".join(question.split())
-    if len(words) <= MAX_QUERY:
-        return words
-    return words[: MAX_QUERY + 1].rsplit(" ", 1)[0][:MAX_QUERY]
+    """The question's content words as a query (all of it where it has none), cut at a word to what a query may hold."""
+    content = dict.fromkeys(word.text for word in words(question, language=language_of(question)))
+    query = " ".join(content) or " ".join(question.split())
+    if len(query) <= MAX_QUERY:
+        return query
+    return query[: MAX_QUERY + 1].rsplit(" ", 1)[0][:MAX_QUERY]
 
 
 def fuse(rankings: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:

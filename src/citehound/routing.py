@@ -1,0 +1,312 @@
+"""Which strategy answers a question and what follows when it does not suffice; the strategies themselves are elsewhere.
+
+`STRATEGIES` is the table of modes. Each gets a `Task` and gives a `Done`: what came out, in which mode, and why. Doubt
+means: retrieve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .agent import run_agent
+from .answers import Claim
+from .budget import Meter
+from .config import Config, SourceConfig
+from .corpus import Corpus
+from .events import Decided, Emit
+from .evidence import Ledger
+from .hops import run_hops
+from .index import Principal
+from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
+from .loop import Conversation, Limits, Outcome, converse
+from .models import OFFLINE, OpenedModel
+from .prompts import direct_instructions
+from .single import Retrieved, retrieve, run_single
+from .toolbox import Toolbox
+
+JUDGE_SHARE = 0.2
+"""Most of a run's dollars that its decisions may cost together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a strategy gives: `mode` is the one that answered, `route` says why it was that one."""
+
+    outcome: Outcome
+    mode: str
+    route: str
+
+
+class Task:
+    """One question with everything a strategy needs; shared by the strategies that one run goes through."""
+
+    def __init__(
+        self,
+        *,
+        question: str,
+        config: Config,
+        corpus: Corpus,
+        principal: Principal,
+        model: OpenedModel,
+        small: OpenedModel,
+        meter: Meter,
+        ledger: Ledger,
+        emit: Emit,
+        max_hops: int | None = None,
+        prefetch: bool | None = None,
+        judge: Judge | None = None,
+    ) -> None:
+        self.question = question
+        self.config = config
+        self.corpus = corpus
+        self.principal = principal
+        self.model = model
+        self.small = small
+        self.meter = meter
+        self.ledger = ledger
+        self.emit = emit
+        self.max_hops = config.budget.max_hops if max_hops is None else max_hops
+        self.prefetch = config.agent.prefetch if prefetch is None else prefetch
+        self._given = judge
+        self._rules: RulesJudge | None = None
+        self._judge: Judge | None = None
+
+    def rules(self) -> RulesJudge:
+        if self._rules is None:
+            self._rules = RulesJudge(self.corpus.lexicon(principal=self.principal), self.corpus.sources)
+        return self._rules
+
+    def judge(self) -> Judge:
+        """The judge of this run: the one that was given, rules without a model or where they are asked for."""
+        if self._judge is None:
+            if self._given is not None:
+                self._judge = self._given
+            elif OFFLINE in (self.model.name, self.small.name) or self.config.routing.judge == "rules":
+                self._judge = self.rules()
+            else:
+                meter = self.meter.child(share=JUDGE_SHARE)
+                self._judge = ModelJudge(self.small, meter=meter, rules=self.rules(), sources=self.corpus.sources)
+        return self._judge
+
+    def conversation(self, toolbox: Toolbox | None = None) -> Conversation:
+        return Conversation(
+            model=self.model,
+            meter=self.meter,
+            ledger=self.ledger,
+            documents=self.corpus.view(principal=self.principal),
+            question=self.question,
+            toolbox=toolbox,
+            limits=Limits(turn_tokens=self.config.model.turn_tokens, draft_tokens=self.config.model.draft_tokens),
+            emit=self.emit,
+        )
+
+    def toolbox(self) -> Toolbox:
+        return Toolbox(self.corpus, principal=self.principal, ledger=self.ledger, emit=self.emit)
+
+    def routed(self, names: Sequence[str]) -> tuple[SourceConfig, ...]:
+        """The sources of these names, or all of them where none is known."""
+        return tuple(s for s in self.corpus.sources if s.name in names) or tuple(self.corpus.sources)
+
+    async def retrieve(self, sources: Sequence[SourceConfig] | None = None) -> Retrieved:
+        """The first retrieval: each source once, with the question."""
+        return await retrieve(
+            self.question,
+            corpus=self.corpus,
+            sources=self.corpus.sources if sources is None else sources,
+            principal=self.principal,
+            ledger=self.ledger,
+            emit=self.emit,
+        )
+
+
+Strategy = Callable[[Task], Awaitable[Done]]
+
+
+# The plain strategies.
+
+
+async def single(task: Task) -> Done:
+    outcome = await run_single(task.conversation(), corpus=task.corpus, principal=task.principal)
+    return Done(outcome=outcome, mode="single", route="asked for")
+
+
+async def hops(task: Task) -> Done:
+    return Done(outcome=await _hops(task), mode="hops", route="asked for")
+
+
+async def _hops(
+    task: Task, *, sources: Sequence[SourceConfig] | None = None, first: Retrieved | None = None
+) -> Outcome:
+    judge = await asyncio.to_thread(task.judge)
+    return await run_hops(
+        task.conversation(),
+        corpus=task.corpus,
+        principal=task.principal,
+        judge=judge,
+        max_hops=task.max_hops,
+        sources=sources,
+        first=first,
+    )
+
+
+async def agent(task: Task) -> Done:
+    """The tool loop, after one fixed retrieval with `prefetch`; `hops` where the model cannot call tools."""
+    if not task.model.tools:
+        why = f"asked for agent; {task.model.name} cannot call tools, so it was hops"
+        return Done(outcome=await _hops(task), mode="hops", route=why)
+    toolbox = await asyncio.to_thread(task.toolbox)
+    prefetched = await task.retrieve() if task.prefetch else None
+    outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
+    route = "asked for" if prefetched is None else "asked for; a first retrieval is in the prompt"
+    return Done(outcome=outcome, mode="agent", route=route)
+
+
+# direct
+
+
+async def direct(task: Task) -> Done:
+    """Answers without a document where the judge is sure that none is needed; else like `auto`."""
+    rules = await asyncio.to_thread(task.rules)
+    signals = await asyncio.to_thread(rules.signals, task.question)
+    if signals.named:
+        why = f"asked for direct, but the question names {', '.join(signals.named[:3])}"
+        return await _searched(task, signals, await rules.route(task.question, signals), why=why)
+    judge = await asyncio.to_thread(task.judge)
+    skip = await judge.skip(task.question)
+    _tell(task, judge, "skip", "skip" if skip.sure else "retrieve", skip.why)
+    if skip.sure:
+        outcome = await _direct(task)
+        if outcome is not None:
+            return Done(outcome=outcome, mode="direct", route=f"asked for; {skip.why}")
+        why = "asked for direct, but the model was not certain without documents"
+    else:
+        why = f"asked for direct, but documents may be needed: {skip.why}"
+    return await _searched(task, signals, await rules.route(task.question, signals), why=why)
+
+
+async def _direct(task: Task) -> Outcome | None:
+    """An answer without documents; None when the model doubts, so that documents are searched."""
+    outcome = await converse(task.conversation(), prompt=task.question, instructions=direct_instructions())
+    if outcome.text and outcome.text.strip() and not outcome.claims and not outcome.missing:
+        return outcome
+    return None
+
+
+# auto
+
+
+async def auto(task: Task) -> Done:
+    """Decides skip and route once; an answer from one search that leaves a part open goes on to the agent."""
+    rules = await asyncio.to_thread(task.rules)
+    signals = await asyncio.to_thread(rules.signals, task.question)
+    judge = await asyncio.to_thread(task.judge)
+    route, by = await decide(task.question, signals, judge=judge, rules=rules)
+    _tell(task, by, "route", route.mode, route.why)
+    if route.mode == "direct":
+        outcome = await _direct(task)
+        if outcome is not None:
+            return Done(outcome=outcome, mode="direct", route=f"{by.name}: {route.why}")
+        route = await rules.route(task.question, signals)
+        return await _searched(task, signals, route, why="the model was not certain without documents")
+    return await _searched(task, signals, route, why=f"{by.name}: {route.why}")
+
+
+async def decide(question: str, signals: Signals, *, judge: Judge, rules: RulesJudge) -> tuple[Route, Judge]:
+    """The route, and who decided it. No call is made where code can tell both things.
+
+    Code has the last word on the side of doubt: a question that names something known is never skipped, and one that
+    compares or asks for a change never gets by with one search.
+    """
+    reasons = signals.compound()
+    if signals.named and reasons:
+        return await rules.route(question, signals), rules
+    route = await judge.route(question, signals)
+    if route.mode == "direct" and (signals.named or reasons):
+        named = f"names {', '.join(signals.named[:3])}" if signals.named else "; ".join(reasons)
+        route = replace(await rules.route(question, signals), why=f"it {named}, so documents are searched")
+    if route.mode == "single" and reasons:
+        route = replace(route, mode="agent", why=f"{'; '.join(reasons)} ({route.why})")
+    if route.mode == "research" and not signals.survey:
+        route = replace(route, mode="agent", why=f"no survey is asked for ({route.why})")
+    return route, judge
+
+
+async def _searched(task: Task, signals: Signals, route: Route, *, why: str) -> Done:
+    """Answers by the route's strategy, never without documents."""
+    if route.mode == "research":
+        survey = SURVEY.get("survey")
+        if survey is not None and task.model.tools:
+            done = await survey(task)
+            return replace(done, route=why)
+        route = replace(route, mode="agent")
+    if route.mode == "agent":
+        if not task.model.tools:
+            return Done(outcome=await _hops(task), mode="hops", route=f"{why}; {task.model.name} cannot call tools")
+        return replace(await agent(task), route=why)
+    sources = task.routed(route.sources if len(route.sources) < len(task.corpus.sources) else ())
+    retrieved = await task.retrieve(sources)
+    first = await run_single(task.conversation(), corpus=task.corpus, principal=task.principal, retrieved=retrieved)
+    open_parts = await asyncio.to_thread(_open_parts, task, first, retrieved)
+    if not open_parts or not _may_escalate(task, first):
+        return Done(outcome=first, mode="single", route=why)
+    why = f"{why}; then one search left open: {'; '.join(open_parts)[:300]}"
+    if not task.model.tools:
+        outcome, mode = await _hops(task, sources=sources, first=retrieved), "hops"
+    else:
+        toolbox = await asyncio.to_thread(task.toolbox)
+        outcome, mode = (
+            await run_agent(
+                task.conversation(toolbox), sources=task.corpus.sources, prefetched=retrieved, uncovered=open_parts
+            ),
+            "agent",
+        )
+    if _shows(first.claims) and not _shows(outcome.claims):
+        warnings = (*first.warnings, *outcome.warnings, f"{mode} found no more than the first search")
+        kept = replace(first, stop_reason=outcome.stop_reason, warnings=tuple(dict.fromkeys(warnings)))
+        return Done(outcome=kept, mode=mode, route=why)
+    return Done(outcome=outcome, mode=mode, route=why)
+
+
+def _open_parts(task: Task, outcome: Outcome, retrieved: Retrieved) -> tuple[str, ...]:
+    """What an answer from one search leaves open: what it says itself, and where what it cites points to the unread."""
+    open_parts = [gap.what for gap in outcome.missing]
+    open_parts += [claim.text for claim in outcome.claims if claim.status != "verified"]
+    if not open_parts and outcome.claims:
+        open_parts += task.rules().pointers(task.question, retrieved.passages)
+    if not outcome.claims and not outcome.missing:
+        open_parts.append(task.question)
+    return tuple(dict.fromkeys(" ".join(part.split()) for part in open_parts))
+
+
+def _may_escalate(task: Task, outcome: Outcome) -> bool:
+    """False when the provider failed or nothing is left to spend."""
+    steps, dollars, seconds = task.meter.steps_left(), task.meter.dollars_left(), task.meter.seconds_left()
+    limit = task.meter.budget.max_seconds
+    if outcome.stop_reason in ("cancelled", "refused", "dollars", "seconds", "steps"):
+        return False
+    if steps is not None and steps < 2:
+        return False
+    if seconds is not None and limit is not None and seconds < 0.3 * limit:
+        return False
+    return dollars is None or task.model.free or dollars > 0
+
+
+def _shows(claims: Sequence[Claim]) -> bool:
+    return any(claim.status == "verified" for claim in claims)
+
+
+def _tell(task: Task, judge: Judge, what: str, verdict: str, why: str) -> None:
+    task.emit(Decided(what=what, verdict=verdict, why=why, by=judge.name))
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "auto": auto,
+    "direct": direct,
+    "single": single,
+    "hops": hops,
+    "agent": agent,
+}
+"""Mode to what carries it out."""
+SURVEY: dict[str, Strategy] = {}
