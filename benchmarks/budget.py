@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests"), str(Path(__file__).resolve().parent)]
-
 from citehound import agent, config, demos
 from citehound.budget import Budget, Meter, Price
 from citehound.corpus import Corpus
@@ -33,7 +31,7 @@ from citehound.loop import Conversation, Outcome
 from citehound.models import OpenedModel
 from citehound.toolbox import Toolbox
 from loads import label, numbers_of
-from protocol_server import FAULTS, Received, Server, serve
+from model_server import FAULTS, Received, Server, serve
 
 MAX_OVERSHOOT = 1e-9
 MAX_UNUSED = 0.15
@@ -75,9 +73,7 @@ def price_of(number: int, seed: int) -> Price:
     return Price(input=base, output=5 * base, cached=base / 10, cache_write=1.25 * base)
 
 
-async def ask(
-    number: int, corpus: Corpus, server: Server, meter: Meter, *, seed: int, max_seconds: float | None
-) -> Outcome:
+async def ask(number: int, corpus: Corpus, server: Server, meter: Meter, *, seed: int) -> Outcome:
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
@@ -116,7 +112,7 @@ def billed(requests: Sequence[Received], seed: int) -> float:
 
 def run(corpus: Corpus, *, questions: int, cap: float | None, seed: int, faults: float = 0.0) -> Row:
     async def all_of_them(server: Server) -> list[Outcome]:
-        wanted = [ask(n, corpus, server, meter, seed=seed, max_seconds=None) for n in range(questions)]
+        wanted = [ask(n, corpus, server, meter, seed=seed) for n in range(questions)]
         return list(await asyncio.gather(*wanted))
 
     meter = Meter(Budget(max_steps=None, max_dollars=cap, max_seconds=None))
@@ -149,7 +145,8 @@ def run(corpus: Corpus, *, questions: int, cap: float | None, seed: int, faults:
 
 def table(rows: Sequence[Row]) -> str:
     lines = [
-        "| seed | questions | cap $ | billed $ | overshoot $ | unused | requests | answered | cut short | no draft | s |",
+        "| seed | questions | cap $ | billed $ | overshoot $ | unused | requests | answered "
+        "| cut short | no draft | s |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for r in rows:

@@ -51,8 +51,7 @@ def investigate(body: dict[str, Any], about: dict[str, Any]) -> Reply:
     if done >= turns or not may_call(body):
         usage["output_tokens"] = max(1, min(limit, int(chance.lognormvariate(6.6, 0.8))))
         return {"kind": "draft", "draft": answer(messages), **common}
-    calls = [wanted_call(body, chance) for _ in range(chance.randint(1, 3))]
-    return {"kind": "tools", "calls": calls, **common}
+    return {"kind": "tools", "calls": wanted_calls(body, chance), **common}
 
 
 def may_call(body: dict[str, Any]) -> bool:
@@ -66,17 +65,23 @@ def tool_names(body: dict[str, Any]) -> list[str]:
     return [tool.get("name") or tool.get("function", {}).get("name", "") for tool in body.get("tools") or []]
 
 
-def wanted_call(body: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """A search with words that were seen, or a read of a section that was found."""
+def wanted_calls(body: dict[str, Any], chance: random.Random) -> list[dict[str, Any]]:
+    """One to three searches with words that were seen, or reads of sections that were found; none made before."""
     text = json.dumps(body["messages"], ensure_ascii=False).replace('\\"', '"')
-    places = re.findall(r'"document": ?"([^"\\]+)", ?"section": ?"([^"\\]+)"', text)
-    if places and chance.random() < 0.6:
-        document, section = chance.choice(places)
-        return {"name": "read_document", "args": {"document": document, "section": section}}
-    words = [word for word in re.findall(r"[A-Za-z]{5,12}", text) if word.islower()]
-    query = " ".join(chance.sample(words, min(3, len(words)))) or "policy"
-    source = chance.choice([name for name in tool_names(body) if name.startswith("search_")])
-    return {"name": source, "args": {"query": query}}
+    places = set(re.findall(r'"document": ?"([^"\\]+)", ?"section": ?"([^"\\]+)"', text))
+    read = set(re.findall(r'\{"document": ?"([^"\\]+)", ?"section": ?"([^"\\]+)"\}', text))
+    fresh = sorted(places - read)
+    words = sorted({word for word in re.findall(r"[A-Za-z]{5,12}", text) if word.islower()}) or ["policy"]
+    searches = [name for name in tool_names(body) if name.startswith("search_")]
+    calls: list[dict[str, Any]] = []
+    for _ in range(chance.randint(1, 3)):
+        if fresh and chance.random() < 0.6:
+            document, section = fresh.pop(chance.randrange(len(fresh)))
+            calls.append({"name": "read_document", "args": {"document": document, "section": section}})
+        else:
+            query = " ".join(chance.sample(words, min(3, len(words))))
+            calls.append({"name": chance.choice(searches), "args": {"query": query}})
+    return calls
 
 
 def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
