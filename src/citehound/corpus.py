@@ -692,7 +692,7 @@ class _Sync:
                         FileReport(source=s.source, path=s.path, status="unchanged", document=s.document)
                     )
                 return _Job(report=FileReport(source=source.name, path=raw.path, status="unchanged", document=raw.id))
-            report = self._dress(raw, source=source, state=state, before=before, inside=inside, seen=seen)
+            report = self._dress(raw, source=source, before=before, inside=inside, seen=seen)
             if report is not None:
                 return _Job(report=report)
         work = self.workers.read(raw, language=language)
@@ -703,24 +703,22 @@ class _Sync:
         raw: RawDocument,
         *,
         source: SourceConfig,
-        state: FileState,
         before: FileState,
         inside: Sequence[FileState],
         seen: set[str],
     ) -> FileReport | None:
         """Gives what is stored of a file, and of the files inside it, its new metadata; None where it must be read."""
-        parsing = state.metadata_hash.partition("/")[0]
-        if any(s.metadata_hash.partition("/")[0] != parsing for s in (before, *inside)):
-            return None
         language = source.language or self.config.index.language
         entries: list[tuple[IndexEntry, FileReport]] = []
         for s in (*inside, before):
             mine = raw if s is before else _inside(raw, path=s.path, document=s.document, data=b"")
+            now = replace(s, metadata_hash=_metadata_hash(mine, language=language))
+            if now.metadata_hash.partition("/")[0] != s.metadata_hash.partition("/")[0]:
+                return None
             stored = self.index.document(s.document, principal=OWNER)
             document = dressed(mine, language=language, document=stored) if stored is not None else None
             if document is None:
                 return None
-            now = replace(s, metadata_hash=_metadata_hash(mine, language=language))
             entries.append(self._entry(document, state=now))
         for entry, report in entries:
             self.index.add([entry])

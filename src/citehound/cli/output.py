@@ -415,6 +415,7 @@ def hits_dict(result: SearchResult) -> dict[str, Any]:
 def show_passage(passage: Passage) -> None:
     """What `citehound read` prints: the text alone on stdout, what is about it on stderr."""
     title = f" - {passage.title}" if passage.title else ""
+    title += f", page {passage.page}" if passage.page is not None else ""
     for line in wrap(place(passage.document, passage.section) + title):
         err(line, style="head")
     for label in passage.labels or (() if passage.current else ("not current",)):
@@ -649,6 +650,9 @@ def show_run(record: RunRecord) -> None:
         branches.append(("MISSING", [[" ".join(g.what.split()), _looked(g)] for g in answer.missing]))
     if answer.warnings:
         branches.append(("warnings", [[" ".join(w.split())] for w in answer.warnings]))
+    if record.feedback is not None:
+        said = "good" if record.feedback.good else "bad"
+        branches.append((f"feedback: {said}", [[" ".join(record.feedback.reason.split()) or "no reason given"]]))
     ending = f"{answer.status}, stopped: {answer.stop_reason}"
     branches.append((ending, [[usage_line(answer)]]))
     for number, (head, leaves) in enumerate(branches):

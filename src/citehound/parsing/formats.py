@@ -172,10 +172,18 @@ def _zip_kind(data: bytes) -> Kind:
         sample = data[: 1 << 16] + data[-(1 << 16) :]
         names = {
             name
-            for name in ("[Content_Types].xml", "word/", "xl/", "ppt/", "META-INF/container.xml", "content.xml")
+            for name in (
+                "[Content_Types].xml",
+                "_rels/.rels",
+                "word/",
+                "xl/",
+                "ppt/",
+                "META-INF/container.xml",
+                "content.xml",
+            )
             if name.encode() in sample
         }
-    if "[Content_Types].xml" in names:
+    if "[Content_Types].xml" in names or "_rels/.rels" in names:
         if any(name.startswith("word/") for name in names):
             return Kind(name="DOCX", format="docx")
         if any(name.startswith("xl/") for name in names):

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from queue import SimpleQueue
+from queue import LifoQueue
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
@@ -210,13 +210,13 @@ class Worker:
 
 
 class Workers:
-    """Several workers; each file goes to the next that is free. Each `read` is a future of `Worker.read`."""
+    """Several workers; each file goes to one that is free, a running one first. Each `read` is a future of `Worker.read`."""
 
     def __init__(self, count: int, *, limits: Limits | None = None, target: str = "citehound.parsing:parse") -> None:
         self.count = count
         self._all = [Worker(limits=limits, target=target) for _ in range(count)]
-        self._free: SimpleQueue[Worker] = SimpleQueue()
-        for worker in self._all:
+        self._free: LifoQueue[Worker] = LifoQueue()
+        for worker in reversed(self._all):
             self._free.put(worker)
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix="read")
 
