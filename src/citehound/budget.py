@@ -147,13 +147,15 @@ class Meter:
         *,
         clock: Callable[[], float] = time.monotonic,
         parent: Meter | None = None,
-        own_steps: bool = False,
+        parallel: bool = False,
     ) -> None:
         self.budget = budget
         self._clock = clock
         self._started = clock()
         self._parent = parent
-        self._own_steps = own_steps
+        self._parallel = parallel
+        self._begun = 0 if parent is None else parent._steps
+        """Steps of the parent when this share was made."""
         self._lock = threading.RLock() if parent is None else parent._lock
         self._steps = 0
         self._calls = 0
@@ -169,11 +171,12 @@ class Meter:
         share: float = 1.0,
         max_steps: int | None = None,
         max_seconds: float | None = None,
-        own_steps: bool = False,
+        parallel: bool = False,
     ) -> Meter:
         """A meter with `share` of the dollars left here; None for the others takes what is left.
 
-        With `own_steps` its steps count only in itself: for requests that share one step of this meter.
+        `parallel` shares at work at the same time also share steps: the n-th step of each is the same one here.
+        Every other share counts its steps here one by one.
         """
         with self._lock:
             left = self.dollars_left()
@@ -188,7 +191,7 @@ class Meter:
                 ),
                 clock=self._clock,
                 parent=self,
-                own_steps=own_steps,
+                parallel=parallel,
             )
 
     def dollars_left(self) -> float | None:
@@ -212,10 +215,17 @@ class Meter:
         with self._lock:
             if self.steps_left() == 0:
                 raise BudgetExceeded(f"the step cap of {self.budget.max_steps} is reached", limit="steps")
-            if self._parent is not None and not self._own_steps:
+            if self._parent is not None and self._parallel:
+                self._parent._reach(self._begun + self._steps + 1)
+            elif self._parent is not None:
                 self._parent.begin_step()
             self._steps += 1
             return self._steps
+
+    def _reach(self, steps: int) -> None:
+        """Counts steps up to this number, unless somebody who works at the same time has counted them."""
+        while self._steps < steps:
+            self.begin_step()
 
     def fits(self, dollars: float) -> bool:
         """True when `dollars` could be reserved now, here and in every parent."""

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .answers import Call, Cell, Claim, Gap, Reference, Row, StopReason
+from .budget import Meter
 from .config import SourceConfig
 from .corpus import Corpus
 from .documents import DocumentInfo, Passage
 from .drafts import Draft, DraftCitation, DraftClaim
 from .errors import CitehoundError, UsageError
-from .events import Hits, Read, StepStarted, ToolCalled, ToolFailed
+from .events import Hits, Read, ToolCalled, ToolFailed
 from .evidence import Find, Ledger, Search
 from .index import Principal
 from .loop import Conversation, Limits, Outcome, converse
@@ -420,10 +421,11 @@ async def _rounds(
         seconds = meter.seconds_left()
         if seconds is not None and seconds <= 0:
             return "seconds"
-        step = meter.begin_step()
-        conversation.emit(StepStarted(step=step, agent=conversation.agent))
         now, later = todo[:AT_ONCE], todo[AT_ONCE:]
-        await asyncio.gather(*(_ask(unit, conversation, corpus, principal) for unit in now))
+        shares = [meter.child(max_steps=1, parallel=True) for _ in now]
+        await asyncio.gather(
+            *(_ask(unit, share, conversation, corpus, principal) for unit, share in zip(now, shares, strict=True))
+        )
         again = [u for u in now if u.result is not None and u.result.stop == "dollars" and not u.result.drafted]
         if len(again) == len(now):
             return "dollars"
@@ -432,7 +434,7 @@ async def _rounds(
     return "answered"
 
 
-async def _ask(unit: _Unit, main: Conversation, corpus: Corpus, principal: Principal) -> None:
+async def _ask(unit: _Unit, meter: Meter, main: Conversation, corpus: Corpus, principal: Principal) -> None:
     """One request with the best passages of one document. Sets the unit's result; raises only cancellation."""
     try:
         ledger = unit.ledger
@@ -443,7 +445,7 @@ async def _ask(unit: _Unit, main: Conversation, corpus: Corpus, principal: Princ
             passages = ledger.evidence().passages
         turn = Conversation(
             model=main.model,
-            meter=main.meter.child(max_steps=1, own_steps=True),
+            meter=meter,
             ledger=ledger,
             documents=main.documents,
             question=unit.column.title,
