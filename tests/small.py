@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from citehound import config
 from citehound.answers import Claim
 from citehound.budget import FREE, Budget, Meter, Price
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim
+from citehound.events import Emit, nowhere
 from citehound.evidence import Ledger
 from citehound.index import OWNER
 from citehound.loop import Conversation, Limits, Outcome
-from citehound.models import OpenedModel
+from citehound.models import OpenedModel, Structured
 from citehound.models.scripted import ScriptedModel, Turn
 from citehound.toolbox import Toolbox
+from citehound.wire import Sleep
 
 WITHIN_24 = "Incidents must be reported to the bank within 24 hours of discovery."
 FILES = {
@@ -55,7 +58,7 @@ def write_corpus(root: Path, files: dict[str, str] | None = None, *, toml: str =
 
 
 @contextmanager
-def opened(root: Path, files: dict[str, str] | None = None, *, toml: str = TOML) -> Iterator[Corpus]:
+def opened(root: Path, files: dict[str, str] | None = None, *, toml: str = TOML) -> Generator[Corpus]:
     path = write_corpus(root, files, toml=toml)
     with Corpus.open(config.load(path, env={}), write=True) as corpus:
         corpus.sync()
@@ -94,6 +97,10 @@ def run_agent(
     window: int | None = None,
     limits: Limits | None = None,
     clock: Callable[[], float] | None = None,
+    structured: str = "tool",
+    stream: bool = False,
+    emit: Emit = nowhere,
+    sleep: Sleep = _no_pause,
     question: str = "Within how many hours must incidents be reported?",
 ) -> Ran:
     """The agent strategy with a scripted model, without an assistant around it."""
@@ -104,14 +111,23 @@ def run_agent(
     meter = Meter(wanted) if clock is None else Meter(wanted, clock=clock)
     ledger = Ledger()
     conversation = Conversation(
-        model=OpenedModel(model=model, name="scripted", price=price, window=window),
+        model=OpenedModel(
+            model=model,
+            name="scripted",
+            price=price,
+            window=window,
+            structured=cast("Structured", structured),
+            stream=stream,
+        ),
         meter=meter,
         ledger=ledger,
         documents=corpus.view(principal=OWNER),
         question=question,
-        toolbox=Toolbox(corpus, principal=OWNER, ledger=ledger),
+        toolbox=Toolbox(corpus, principal=OWNER, ledger=ledger, emit=emit),
         limits=limits,
-        sleep=_no_pause,
+        emit=emit,
+        sleep=sleep,
+        chance=lambda: 0.5,
     )
     outcome = asyncio.run(agent.run_agent(conversation, sources=corpus.sources))
     return Ran(outcome=outcome, meter=meter, ledger=ledger, model=model)

@@ -15,11 +15,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from citehound.budget import Budget, Price
+from citehound.context import request_tokens
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftClaim, DraftGap
-from citehound.loop import Limits, request_tokens
+from citehound.loop import Limits
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, call
 from citehound.toolbox import MAX_CALLS
+from citehound.wire import MAX_ATTEMPTS
 from small import GOOD, WITHIN_24, opened, quoting, run_agent
 
 SEARCH = call("search_rules", {"query": "incidents"})
@@ -230,7 +232,7 @@ def test_free_text_beside_documents_is_an_uncited_claim(corpus: Corpus) -> None:
 
 
 def test_a_draft_that_comes_as_text_counts(corpus: Corpus) -> None:
-    ran = run_agent(corpus, [READ, f'CLAIM: Within 24 hours.\nQUOTE [rules/security]: "{WITHIN_24}"'])
+    ran = run_agent(corpus, [READ, f'Within 24 hours. [rules/security §7] "{WITHIN_24}"'])
     assert [c.status for c in ran.claims] == ["verified"]
 
 
@@ -273,7 +275,7 @@ def test_a_fault_that_may_pass_is_tried_again_in_the_same_step(corpus: Corpus, s
 def test_a_fault_that_stays_is_not_tried_for_ever(corpus: Corpus) -> None:
     fault = ModelHTTPError(status_code=503, model_name="m", body=None)
     ran = run_agent(corpus, ScriptedModel([READ, fault], repeat_last=True))
-    assert len(ran.model.requests) == 4
+    assert len(ran.model.requests) == 1 + MAX_ATTEMPTS
     assert ran.outcome.stop_reason == "model_error"
 
 

@@ -215,7 +215,7 @@ def test_no_model_spends_beyond_its_budget(corpus: Corpus, data: st.DataObject) 
     share = data.draw(st.floats(0.0, 1.0), label="share of max_tokens")
 
     def usage(request: ScriptedRequest) -> RequestUsage:
-        from citehound.loop import request_tokens
+        from citehound.context import request_tokens
 
         sent = int(rate * request_tokens(request.messages, request.parameters))
         written = data.draw(st.integers(0, sent), label="written to the cache")

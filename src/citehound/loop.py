@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from pydantic_ai import Agent, ModelRetry, ToolOutput
+from pydantic_ai import Agent, ModelRetry, NativeOutput, TextOutput, ToolOutput
 from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler
 from pydantic_ai.exceptions import (
     ContentFilterError,
     IncompleteToolCall,
-    ModelAPIError,
-    ModelHTTPError,
 )
 from pydantic_ai.messages import (
     ModelMessage,
@@ -38,31 +37,43 @@ from pydantic_core import SchemaValidator, core_schema
 
 from .answers import Citation, Claim, Gap, Row, StopReason
 from .budget import Meter, Price, worst_tokens
-from .drafts import Draft, DraftCitation, DraftClaim, DraftGap
+from .context import FRAME, Compaction, compacting, request_tokens, size
+from .drafts import Draft, DraftCitation, DraftClaim, DraftGap, cut_down, oversize
 from .errors import BudgetExceeded
-from .events import Emit, StepStarted, nowhere
+from .events import ClaimDrafted, Compacted, Emit, StepStarted, nowhere
 from .evidence import Evidence, Ledger
 from .models import OpenedModel
-from .prompts import FINAL_ANSWER, NOTHING_SEARCHED, feedback, no_calls_left, step_notes, text_draft
-from .security import redact, visible
+from .prompts import (
+    FINAL_ANSWER,
+    NOTHING_SEARCHED,
+    answer_form,
+    feedback,
+    form_feedback,
+    how_to_answer,
+    no_calls_left,
+    step_notes,
+)
+from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
+from .wire import Fault, RequestFailed, Sleep, Wire, one_line
 
 MAX_RETRIES = 3
 """Requests repeated inside the steps of one run because the reply was no usable draft."""
-MAX_ATTEMPTS = 3
-"""Times one request is sent when the provider fails in a way that may pass."""
-_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_FRAME = 12
-"""Tokens around each part of a message."""
+_MOST_ANSWERED = 2 * MAX_CALLS
+"""Calls of one turn that get a result, be it a refusal; those beyond it are dropped from the turn, and that is said."""
+_REFUSAL = 60
+"""Tokens of a refused call and its result."""
+_ROUND_CALLS = 3
+"""A turn that is near the end of the window is compacted when less than this many results still fit."""
 _MIN_RESULTS = 2500
 """A turn makes no sense with less room for results than this, in tokens of all its results together."""
 
+_MOST_QUOTED = 20
+"""Documents that a partial composed by code quotes."""
 _ENOUGH = 1000
 """Retries as pydantic-ai counts them; the conversation ends a run long before."""
 _ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
-
-Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +122,7 @@ class Conversation:
         emit: Emit = nowhere,
         agent: str = "main",
         sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
         only: Sequence[Citation] | None = None,
     ) -> None:
         self.model = model
@@ -122,10 +134,19 @@ class Conversation:
         self.limits = limits or Limits()
         self.emit = emit
         self.agent = agent
-        self.sleep = sleep
         self.only = only
         """Verified citations, and the draft may use no others; None lifts that."""
         self.price: Price = model.price or Price(input=0.0, output=0.0)
+        self.wire = Wire(
+            model=model.model,
+            price=self.price,
+            meter=meter,
+            stream=model.stream,
+            emit=emit,
+            agent=agent,
+            sleep=sleep,
+            chance=chance,
+        )
         self.forced: StopReason | None = None
         """Why the last draft was asked for; None while the model may go on."""
         self.last = toolbox is None
@@ -147,9 +168,16 @@ class Conversation:
         """Worst case of the next request's input, as of the last one sent and answered."""
         self._base = 0
         self._sent = 0
-        self._longest = 0.0
         self._scale = 1.0
         """Above 1 once a provider counted more tokens than the estimate; later estimates grow by it."""
+        self._compaction: Compaction | None = None
+        self._drafts = 0
+        self._text_faults: tuple[str, ...] = ()
+        """What is wrong with the form of a draft that came as text."""
+        self._form: tuple[str, ...] = ()
+        """What is wrong with the form of the draft that was checked last."""
+        self._form_sent_back = False
+        self._answering = how_to_answer(model.structured)
 
     def stop(self, reason: StopReason, why: str) -> Stopped:
         self.stopped = Stopped(reason, why)
@@ -159,7 +187,10 @@ class Conversation:
 
     def plan(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
         """Decides what the next request is (a turn, or the last draft) and returns its cap of output tokens."""
-        base = self._base = self.input_tokens(messages, parameters)
+        base = self.input_tokens(messages, parameters)
+        if self.model.window is not None and self._window_left(base) < _ROUND_CALLS * RESULT_TOKENS:
+            base -= self._compact(messages)
+        self._base = base
         self._sent = len(messages)
         limits = self.limits
         retry = self._step > 0 and _is_retry(messages)
@@ -186,7 +217,7 @@ class Conversation:
                 self.toolbox.begin_step(
                     self._step,
                     notes=() if self.last else step_notes(steps_left=self.meter.steps_left()),
-                    closed=no_calls_left(self.forced) if self.last else None,
+                    closed=self._closed() if self.last else None,
                 )
         elif self.toolbox is not None and not self.last:
             self.forced = self._must_finish(base)
@@ -194,14 +225,55 @@ class Conversation:
                 self.forced = "steps"
             self.last = self.forced is not None
             if self.last:
-                self.toolbox.begin_step(self._step, closed=no_calls_left(self.forced))
+                self.toolbox.begin_step(self._step, closed=self._closed())
         if self.last:
-            if not self.meter.fits(self.price.worst(input_tokens=base, output_tokens=limits.draft_tokens)):
+            cap = self._draft_cap(base)
+            if cap is None:
                 raise self.stop("dollars", "not even a last draft fits into the dollars left")
-            if self.model.window is not None and base + limits.draft_tokens > self.model.window:
+            if self.model.window is not None and base + cap > self.model.window:
                 raise self.stop("context", "what was read fills the model's context window")
-            return limits.draft_tokens
+            return cap
         return limits.turn_tokens
+
+    @property
+    def _least_draft(self) -> int:
+        """Output that a last draft must have: half of its cap, where dollars are short."""
+        return max(1, self.limits.draft_tokens // 2)
+
+    def _draft_cap(self, base: int) -> int | None:
+        """The output cap of a last draft that the dollars left allow, or None."""
+        cap = self.limits.draft_tokens
+        while not self.meter.fits(self.price.worst(input_tokens=base, output_tokens=cap)):
+            if cap <= self._least_draft:
+                return None
+            cap = max(self._least_draft, cap - max(1, self.limits.draft_tokens // 16))
+        return cap
+
+    def _closed(self) -> str:
+        return no_calls_left(self.forced, answer=self._answering)
+
+    def _compact(self, messages: Sequence[ModelMessage]) -> int:
+        """Shortens old search results from now on, once in a run; returns a safe guess of the tokens that this saves.
+
+        The guess is half of the estimate: the estimate is from above, and a saving must not be.
+        """
+        if self._compaction is not None:
+            return 0
+        found = compacting(messages)
+        saved = found.saved // 2
+        if saved < _MIN_RESULTS // 5:
+            return 0
+        self._compaction = found.compaction
+        self._known = max(0, self._known - saved)
+        if self.toolbox is not None:
+            self.toolbox.forget(before=self._step)
+        self.emit(Compacted(step=self._step, results=found.results, agent=self.agent))
+        self.warnings.append(f"{found.results} old search results were shortened to fit into the model's window")
+        return saved
+
+    def shown(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """The messages as they are sent."""
+        return list(messages) if self._compaction is None else self._compaction.applied(messages)
 
     def _must_finish(self, base: int) -> StopReason | None:
         """Why the next request has to be the last draft, or None. `base`: worst case of its input."""
@@ -227,14 +299,11 @@ class Conversation:
         left = self.meter.dollars_left()
         if left is None:
             return MAX_CALLS * RESULT_TOKENS
-        after = base + self._echo(turn_tokens)
-        fixed = self.price.worst(input_tokens=after, output_tokens=self.limits.draft_tokens)
         if turn_tokens:
-            fixed += self.price.worst(input_tokens=base, output_tokens=turn_tokens)
-        each = self.price.worst(input_tokens=1, output_tokens=0)
-        if each <= 0:
-            return MAX_CALLS * RESULT_TOKENS if fixed <= left else 0
-        return int((left - fixed) / each)
+            left -= self.price.worst(input_tokens=base, output_tokens=turn_tokens)
+        after = base + self._echo(turn_tokens)
+        room = self.price.room(left, input_tokens=after, output_tokens=self._least_draft)
+        return MAX_CALLS * RESULT_TOKENS if room is None else room
 
     def _window_left(self, base: int) -> int:
         """How many tokens of results the window still holds before a last draft."""
@@ -244,121 +313,131 @@ class Conversation:
 
     def _echo(self, turn_tokens: int) -> int:
         """What a turn adds to the next input besides results: its words, and refusals of calls beyond the eighth."""
-        return turn_tokens + 2 * self.limits.turn_tokens
+        return turn_tokens + (_MOST_ANSWERED - MAX_CALLS) * _REFUSAL
 
     def _room(self) -> float:
         """Seconds to keep for the last draft."""
         limit = self.meter.budget.max_seconds or 0.0
-        return max(1.5 * self._longest, min(0.15 * limit, 20.0))
+        return max(1.5 * self.wire.longest, min(0.15 * limit, 20.0))
 
     def input_tokens(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
         """Worst case of a request's input: what was reported before, and an upper estimate of what is new."""
         if 0 < self._counted <= len(messages):
-            return self._known + math.ceil(self._scale * _size(messages[self._counted :]))
-        return math.ceil(self._scale * request_tokens(messages, parameters))
+            return self._known + math.ceil(self._scale * size(messages[self._counted :]))
+        return math.ceil(self._scale * request_tokens(self.shown(messages), parameters))
 
     # sending a request
 
     async def send(
-        self,
-        request: Callable[[dict[str, Any]], Awaitable[ModelResponse]],
-        settings: dict[str, Any],
+        self, messages: Sequence[ModelMessage], settings: dict[str, Any], parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """Sends one planned request, again where that may help, each time with a reservation of its own."""
-        base = self._base
-        grown = emptied = False
-        attempt = 1
+        """Sends one planned request, again where the reply is cut or empty."""
+        again: StopReason | None = None
+        """Why the request is sent a second time; it is also how the run ends if that fails."""
         while True:
-            cap = int(settings["max_tokens"])
-            worst = self.price.worst(input_tokens=base, output_tokens=cap)
             try:
-                reservation = self.meter.reserve(worst)
-            except BudgetExceeded as problem:
-                raise self.stop("dollars", str(problem)) from problem
-            left = self.meter.seconds_left()
-            allowed = None if left is None else max(0.05, left if self.last else left - self._room())
-            timer = asyncio.timeout(allowed)
-            before = self.meter.spent().seconds
-            try:
-                async with timer:
-                    response = await request(settings)
-            except asyncio.CancelledError:
-                self.meter.forfeit(reservation)
-                raise
-            except ModelHTTPError as problem:
-                self.meter.settle(reservation, dollars=0.0)
-                await self._again(problem, attempt, passing=problem.status_code in _PASSING)
-            except Exception as problem:
-                self.meter.forfeit(reservation)
-                if timer.expired():
-                    if self.last or self.toolbox is None:
-                        raise self.stop("seconds", "the model did not answer in time") from problem
+                response = await self.wire.request(
+                    self.shown(messages),
+                    settings,
+                    parameters,
+                    input_tokens=self._base,
+                    step=self._step,
+                    keep=0.0 if self.last else self._room(),
+                )
+            except RequestFailed as failed:
+                if failed.reason == "seconds" and not self.last:
                     settings = self._close("seconds", settings)
                     continue
-                await self._again(problem, attempt, passing=isinstance(problem, ModelAPIError))
-            else:
-                self._longest = max(self._longest, self.meter.spent().seconds - before)
-                usage = response.usage
-                if usage.input_tokens or usage.output_tokens or self.model.free:
-                    self.meter.settle(
-                        reservation,
-                        dollars=self.price.of(
-                            input_tokens=usage.input_tokens,
-                            output_tokens=usage.output_tokens,
-                            cached_tokens=usage.cache_read_tokens,
-                            cache_write_tokens=usage.cache_write_tokens,
-                        ),
-                        input_tokens=usage.input_tokens,
-                        cached_tokens=usage.cache_read_tokens,
-                        output_tokens=usage.output_tokens,
-                    )
-                else:
-                    self.meter.forfeit(reservation)
-                if response.finish_reason == "content_filter":
-                    raise self.stop("refused", "the model refused to answer")
-                if response.finish_reason == "length" and not _whole_calls(response):
-                    if grown or cap >= self.limits.draft_tokens:
-                        raise self.stop("truncated", f"the reply was cut at {cap} tokens")
-                    grown = True
-                    settings = {**settings, "max_tokens": self.limits.draft_tokens}
+                if failed.reason == "context" and again is None and (saved := self._compact(messages)):
+                    again, self._base = "context", self._base - saved
+                    settings = self._close("context", settings)
                     continue
-                if not _says_something(response):
-                    if emptied:
-                        raise self.stop("empty", "the model gave an empty reply")
-                    emptied = True
-                    continue
-                response = _with_call(response)
-                self._settle_size(response)
-                await self._record_unknown(response)
-                return response
-            attempt += 1
+                raise self.stop(again or failed.reason, str(failed)) from failed
+            cap = int(settings["max_tokens"])
+            if response.finish_reason == "content_filter":
+                raise self.stop("refused", "the model refused to answer")
+            if response.finish_reason == "length" and not _whole_calls(response):
+                room = self._draft_cap(self._base) or 0
+                if again == "truncated" or cap >= room:
+                    raise self.stop("truncated", f"the reply was cut at {cap} tokens")
+                again, settings = "truncated", {**settings, "max_tokens": room}
+                continue
+            if not _says_something(response):
+                if again == "empty":
+                    raise self.stop("empty", "the model gave an empty reply")
+                again = "empty"
+                continue
+            response = self._with_call(self._bounded(response))
+            self._settle_size(response)
+            await self._record_failed(response)
+            return response
 
-    async def _record_unknown(self, response: ModelResponse) -> None:
-        """Calls of tools that do not exist are refused by pydantic-ai; the toolbox records that they were tried."""
+    def _bounded(self, response: ModelResponse) -> ModelResponse:
+        """A turn with far too many calls keeps the first of them, and the model and the reader are told."""
+        kept: list[Any] = []
+        calls = dropped = 0
+        for part in response.parts:
+            if isinstance(part, ToolCallPart) and part.tool_name != FINAL_ANSWER:
+                calls += 1
+                if calls > _MOST_ANSWERED:
+                    dropped += 1
+                    continue
+            kept.append(part)
+        if not dropped:
+            return response
+        note = f"{calls} calls were asked for in one step: {MAX_CALLS} run, {dropped} were dropped unanswered"
+        self.warnings.append(f"step {self._step}: {note}")
+        if self.toolbox is not None:
+            self.toolbox.note(note)
+        return replace(response, parts=kept)
+
+    async def _record_failed(self, response: ModelResponse) -> None:
+        """Calls of unknown tools, and arguments that are no JSON object, are refused by pydantic-ai; the toolbox
+        records that they were tried."""
         if self.toolbox is None:
             return
         for part in response.parts:
-            if isinstance(part, ToolCallPart) and part.tool_name not in (*self.toolbox.names, FINAL_ANSWER):
-                await self.toolbox.call(part.tool_name, _arguments(part))
+            if not isinstance(part, ToolCallPart) or part.tool_name == FINAL_ANSWER:
+                continue
+            arguments = _arguments(part)
+            if arguments is None:
+                self.toolbox.failed(part.tool_name, "the arguments are no JSON object")
+            elif part.tool_name not in self.toolbox.names:
+                await self.toolbox.call(part.tool_name, arguments)
 
-    async def _again(self, problem: Exception, attempt: int, *, passing: bool) -> None:
-        """Returns when the request may be sent again, else ends the conversation."""
-        left = self.meter.seconds_left()
-        if not passing or attempt >= MAX_ATTEMPTS or (left is not None and left <= self._room()):
-            raise self.stop("model_error", _one_line(problem)) from problem
-        pause = 0.5 * 2**attempt
-        await self.sleep(pause if left is None else min(pause, left / 4))
+    def _with_call(self, response: ModelResponse) -> ModelResponse:
+        """A draft that came as text becomes the call it should have been; what is wrong with its form is kept."""
+        if self.model.structured != "tool" or any(isinstance(p, ToolCallPart) for p in response.parts):
+            return response
+        text = "".join(p.content for p in response.parts if isinstance(p, TextPart))
+        draft, self._text_faults = self._read(text)
+        kept = [p for p in response.parts if not isinstance(p, TextPart)]
+        return replace(response, parts=[*kept, ToolCallPart(FINAL_ANSWER, draft.model_dump(mode="json"))])
+
+    def _read(self, text: str) -> tuple[Draft, tuple[str, ...]]:
+        """The draft in a text and the faults of its form. Plain words of a run that has called nothing are taken as
+        an answer without documents."""
+        found = read_text(text)
+        if not found.cites and not self.ledger.evidence().calls:
+            return Draft(text=text.strip()), ()
+        return found.draft, found.faults
+
+    def read_text(self, text: str) -> Draft:
+        """The output function of a model that drafts in text."""
+        draft, self._text_faults = self._read(text)
+        return draft
 
     def _close(self, reason: StopReason, settings: dict[str, Any]) -> dict[str, Any]:
         """Turns a request that was a turn into the last draft."""
         self.forced, self.last = reason, True
         if self.toolbox is not None:
-            self.toolbox.begin_step(self._step, closed=no_calls_left(self.forced))
-        return {**settings, "max_tokens": self.limits.draft_tokens, "tool_choice": "none"}
+            self.toolbox.begin_step(self._step, closed=self._closed())
+        cap = self._draft_cap(self._base) or self._least_draft
+        return {**settings, "max_tokens": cap, "tool_choice": "none"}
 
     def _settle_size(self, response: ModelResponse) -> None:
         usage = response.usage
-        said = _size([response])
+        said = size([response])
         if usage.input_tokens > self._base > 0:
             self._scale *= usage.input_tokens / self._base
         if usage.input_tokens:
@@ -376,20 +455,42 @@ class Conversation:
 
     async def validate(self, draft: Draft) -> Draft:
         """The output validator: checks the draft, and sends it back once if the budget allows."""
+        faults, self._text_faults = self._text_faults, ()
         evidence = self.ledger.evidence()
+        if too_big := oversize(draft):
+            faults = (*faults, *too_big)
+            draft = cut_down(draft)
+            faults = (*faults, f"it was cut to {len(draft.claims)} claims and {len(draft.missing)} missing entries")
+        draft = _without_text(draft, used_documents=bool(evidence.calls))
+        self._drafts += 1
+        for number, claim in enumerate(draft.claims, start=1):
+            self.emit(
+                ClaimDrafted(
+                    draft=self._drafts,
+                    number=number,
+                    text=claim.text,
+                    kind=claim.kind,
+                    documents=tuple(dict.fromkeys(c.document for c in claim.citations)),
+                    agent=self.agent,
+                )
+            )
+        checked = await asyncio.to_thread(
+            check, draft, evidence, self.documents, question=self.question, only=self.only
+        )
+        self.draft, self.checked, self._form = draft, checked, faults
         if self.toolbox is not None and not evidence.calls and not self._sent_to_search and not self.last:
             self._sent_to_search = True
             if self._retry_fits(NOTHING_SEARCHED):
                 raise ModelRetry(NOTHING_SEARCHED)
-        draft = _without_text(draft, used_documents=bool(evidence.calls))
-        checked = await asyncio.to_thread(
-            check, draft, evidence, self.documents, question=self.question, only=self.only
-        )
-        self.draft, self.checked = draft, checked
+        if faults and not self._form_sent_back:
+            back = form_feedback(faults, answer=self._answering)
+            if self._retry_fits(back):
+                self._form_sent_back = True
+                raise ModelRetry(back)
         # Without tools, a gap that was not searched for cannot be mended; a claim can.
         mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
         if checked.feedback and mendable and not self._sent_back:
-            back = feedback("\n".join(f"- {reason}" for reason in checked.feedback))
+            back = feedback("\n".join(f"- {reason}" for reason in checked.feedback), answer=self._answering)
             if self._retry_fits(back):
                 self._sent_back = True
                 raise ModelRetry(back)
@@ -398,9 +499,9 @@ class Conversation:
     def _retry_fits(self, back: str) -> bool:
         if self._retries >= MAX_RETRIES:
             return False
-        tokens = (self._known or self._tail) + worst_tokens(back) + 20 * _FRAME
+        tokens = (self._known or self._tail) + worst_tokens(back) + 20 * FRAME
         seconds = self.meter.seconds_left()
-        if seconds is not None and seconds <= max(self._longest, 0.0):
+        if seconds is not None and seconds <= self.wire.longest:
             return False
         if self.model.window is not None and tokens + self.limits.draft_tokens > self.model.window:
             return False
@@ -411,12 +512,15 @@ class Conversation:
     def outcome(self, problem: BaseException | None = None) -> Outcome:
         """What to show: the last draft with its marks, or a partial composed from the ledger."""
         reason: StopReason = self.forced or "answered"
-        warnings = list(self.warnings)
+        warnings = [*self.warnings, *_asked_again(self.wire.faults)]
+        why = None
         if problem is not None:
             reason, why = self._why(problem)
             warnings.append(why)
         if self.checked is not None and self.draft is not None:
             checked = self.checked
+            if self._form:
+                warnings.append(f"the answer does not keep to its form and is taken as it is: {self._form[0]}"[:300])
             direct = self.draft.text if not checked.claims and not checked.missing else None
             return Outcome(
                 claims=checked.claims,
@@ -431,11 +535,22 @@ class Conversation:
             question=self.question,
             stop_reason=reason,
             warnings=tuple(warnings),
+            declared=why if self._declares() else None,
         )
+
+    def _declares(self) -> bool:
+        """True where a run that could not even search says so as a partial answer: it did what could be done.
+
+        A key that is refused, a request that is wrong or a fault of unknown kind is an error to mend.
+        """
+        if self.stopped is None or self.stopped.reason in ("dollars", "steps", "cancelled"):
+            return False
+        fault = self.wire.faults[-1] if self.wire.faults and self.stopped.reason == "model_error" else None
+        return fault is None or fault.kind not in ("auth", "rejected", "unknown")
 
     def _why(self, problem: BaseException) -> tuple[StopReason, str]:
         if self.stopped is not None:
-            return self.stopped.reason, f"stopped early ({self.stopped.reason}): {_one_line(self.stopped)}"
+            return self.stopped.reason, f"stopped early ({self.stopped.reason}): {one_line(self.stopped)}"
         reason: StopReason = "model_error"
         if isinstance(problem, asyncio.CancelledError):
             return "cancelled", "cancelled"
@@ -443,7 +558,7 @@ class Conversation:
             reason = "refused"
         elif isinstance(problem, IncompleteToolCall):
             reason = "truncated"
-        return reason, f"stopped early ({reason}): {_one_line(problem)}"
+        return reason, f"stopped early ({reason}): {one_line(problem)}"
 
 
 def compose_partial(
@@ -453,13 +568,14 @@ def compose_partial(
     question: str,
     stop_reason: StopReason,
     warnings: tuple[str, ...] = (),
+    declared: str | None = None,
 ) -> Outcome:
-    """A declared partial made by code: the sentences read that share most words with the question, and the gap.
-
-    Nothing at all when nothing was called.
+    """A declared partial made by code: of each document read, the sentence that shares most words with the question,
+    and the gap. Nothing at all when nothing was called, unless `declared` says why: then the gap alone.
     """
     if not evidence.calls:
-        return Outcome(stop_reason=stop_reason, warnings=warnings)
+        gap = Gap(what=question, reason=f"nothing was searched: {declared}")
+        return Outcome(missing=(gap,) if declared else (), stop_reason=stop_reason, warnings=warnings)
     words = {w for w in re.findall(r"\w{4,}", question.casefold())}
     found: dict[str, tuple[int, DraftClaim]] = {}
     for passage in evidence.passages:
@@ -469,10 +585,10 @@ def compose_partial(
                 continue
             score = len(words & set(re.findall(r"\w{4,}", sentence.casefold())))
             best = found.get(passage.document)
-            if score and (best is None or score > best[0]):
+            if best is None or score > best[0]:
                 citation = DraftCitation(document=passage.document, quote=sentence)
                 found[passage.document] = (score, DraftClaim(text=sentence, citations=(citation,)))
-    best_first = sorted(found.values(), key=lambda pair: -pair[0])[:5]
+    best_first = sorted(found.values(), key=lambda pair: -pair[0])[:_MOST_QUOTED]
     draft = Draft(
         claims=tuple(claim for _, claim in best_first),
         missing=(
@@ -493,15 +609,20 @@ async def converse(
     """Runs the conversation to its end. Raises nothing but cancellation."""
     state = conversation
     toolbox = state.toolbox
+    form = state.model.structured
+    output: ToolOutput[Draft] | NativeOutput[Draft] | TextOutput[Draft] = (
+        TextOutput(state.read_text)
+        if form == "text"
+        else NativeOutput(Draft, name=FINAL_ANSWER, description=_ABOUT_ANSWER)
+        if form == "native"
+        else ToolOutput(Draft, name=FINAL_ANSWER, description=_ABOUT_ANSWER)
+    )
+    told = answer_form(form)
     agent: Agent[None, Draft] = Agent(
         _MeteredModel(state.model.model, state),
         deps_type=type(None),
-        output_type=ToolOutput(
-            Draft,
-            name=FINAL_ANSWER,
-            description="Hand in the final answer: every claim with its quotes, and everything that was not found.",
-        ),
-        instructions=instructions,
+        output_type=output,
+        instructions=f"{instructions}\n\n{told}" if told else instructions,
         toolsets=[] if toolbox is None else [_Tools(toolbox)],
         capabilities=[_Budgeted(state)],
         retries={"tools": _ENOUGH, "output": _ENOUGH},
@@ -514,6 +635,9 @@ async def converse(
     except Exception as problem:
         return await asyncio.to_thread(state.outcome, problem)
     return state.outcome()
+
+
+_ABOUT_ANSWER = "Hand in the final answer: every claim with its quotes, and everything that was not found."
 
 
 class _MeteredModel(WrapperModel):
@@ -529,10 +653,8 @@ class _MeteredModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        async def once(settings: dict[str, Any]) -> ModelResponse:
-            return await self.wrapped.request(messages, cast(ModelSettings, settings), model_request_parameters)
-
-        return await self._conversation.send(once, cast(dict[str, Any], dict(model_settings or {})))
+        settings = cast(dict[str, Any], dict(model_settings or {}))
+        return await self._conversation.send(messages, settings, model_request_parameters)
 
 
 class _Budgeted(AbstractCapability[None]):
@@ -601,34 +723,6 @@ def _is_retry(messages: Sequence[ModelMessage]) -> bool:
     return False
 
 
-def request_tokens(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
-    """Upper estimate of a request's input tokens: messages, tools and the schema of the answer."""
-    tools = [
-        {"name": t.name, "description": t.description, "parameters": t.parameters_json_schema}
-        for t in (*parameters.function_tools, *parameters.output_tools)
-    ]
-    return worst_tokens(json.dumps(tools, ensure_ascii=False)) + _FRAME * (len(tools) + 10) + _size(messages)
-
-
-def _size(messages: Sequence[ModelMessage]) -> int:
-    """Upper estimate of the tokens of messages, frames included."""
-    total = 0
-    for message in messages:
-        if isinstance(message, ModelRequest) and message.instructions:
-            total += worst_tokens(message.instructions)
-        for part in message.parts:
-            total += _FRAME
-            if isinstance(part, ToolCallPart):
-                total += worst_tokens(part.args_as_json_str()) + 8
-            elif isinstance(part, TextPart):
-                total += worst_tokens(part.content)
-            else:
-                content = getattr(part, "content", "")
-                text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
-                total += worst_tokens(text)
-    return total
-
-
 def _whole_calls(response: ModelResponse) -> bool:
     """True when a cut response still holds calls, and each of them is whole."""
     calls = [p for p in response.parts if isinstance(p, ToolCallPart)]
@@ -641,26 +735,19 @@ def _whole_calls(response: ModelResponse) -> bool:
     return bool(calls)
 
 
-def _arguments(part: ToolCallPart) -> dict[str, Any]:
-    try:
-        return part.args_as_dict()
-    except ValueError:
-        return {}
+def _arguments(part: ToolCallPart) -> dict[str, Any] | None:
+    """None for what is no JSON object."""
+    given: object = part.args
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else {}
+        except ValueError:
+            return None
+    return {} if given is None else cast(dict[str, Any], given) if isinstance(given, dict) else None
 
 
 def _says_something(response: ModelResponse) -> bool:
     return any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.content.strip()) for p in response.parts)
-
-
-def _with_call(response: ModelResponse) -> ModelResponse:
-    """A draft that came as text becomes the call it should have been."""
-    if any(isinstance(p, ToolCallPart) for p in response.parts):
-        return response
-    draft = text_draft("".join(p.content for p in response.parts if isinstance(p, TextPart)))
-    if draft is None:
-        return response
-    kept = [p for p in response.parts if not isinstance(p, TextPart)]
-    return replace(response, parts=[*kept, ToolCallPart(FINAL_ANSWER, draft.model_dump(mode="json"))])
 
 
 def _without_text(draft: Draft, *, used_documents: bool) -> Draft:
@@ -672,6 +759,10 @@ def _without_text(draft: Draft, *, used_documents: bool) -> Draft:
     return Draft(claims=(DraftClaim(text=draft.text.strip()),))
 
 
-def _one_line(problem: BaseException) -> str:
-    text = " ".join(visible(redact(str(problem))).split())
-    return f"{text or type(problem).__name__}"[:300]
+def _asked_again(faults: Sequence[Fault]) -> tuple[str, ...]:
+    """One line on the requests that were sent again."""
+    passed = [fault for fault in faults if fault.passing]
+    if not passed:
+        return ()
+    kinds = "; ".join(dict.fromkeys(fault.said for fault in passed))
+    return (f"{len(passed)} requests to the model failed on the way: {kinds}"[:300],)

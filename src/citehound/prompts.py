@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, Literal
 
 from .config import SourceConfig
 from .documents import Passage
-from .drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from .security import visible
+
+Structured = Literal["tool", "native", "text"]
 
 FINAL_ANSWER = "final_answer"
 """Name of the output tool; its schema is `drafts.Draft`."""
@@ -150,10 +147,52 @@ Decide from the quotes alone whether they show the claim. "supported": a careful
 agree with every part of the claim. "unsupported": they say something else, or less. "unclear": you cannot tell."""
 
 
-def no_calls_left(reason: str | None) -> str:
+TEXT_FORM = """\
+You have no tool for the final answer, whatever was said above: write it as plain text, in exactly this form, and \
+nothing before or after it. It is read by code, line by line.
+- One line per claim: the statement, then [document], then the words that show it, in quotation marks, copied word for \
+word from what you read. `document` is the id as a tool or passage gave it; a section may follow it, as in \
+[document §7.2]. Several quotes: repeat [document] "…" in the line, or in lines of their own below it.
+- Conclusion (1, 2): what follows from claims 1 and 2, counted from the top.
+- Absence: what documents do not have. [document] "word looked for" "other word looked for"
+- Missing: what the question asks for and you did not find (where you looked)
+- No document: the answer, only if it needs no document.
+For example:
+Incidents must be reported within 24 hours. [rules/security §7.2] "shall report incidents within 24 hours"
+The contract with Alpha allows 72 hours. [deals/alpha §1] "reports incidents within 72 hours of discovery"
+Conclusion (1, 2): The contract allows more time than the rules.
+Missing: whether Alpha was audited (searched deals for "audit")"""
+
+_NATIVE_FORM = """\
+You have no tool `final_answer`: when you are done, your whole reply is the final answer as JSON of the given schema."""
+
+
+def answer_form(structured: Structured) -> str:
+    """What is added to the instructions of a model that hands in its answer otherwise than by a tool call."""
+    return {"tool": "", "native": _NATIVE_FORM, "text": TEXT_FORM}[structured]
+
+
+def how_to_answer(structured: Structured) -> str:
+    """How such a model is told to answer, as the end of a sentence."""
+    return f"call {FINAL_ANSWER}" if structured == "tool" else "write the final answer"
+
+
+def form_feedback(faults: Sequence[str], *, answer: str = f"call {FINAL_ANSWER}") -> str:
+    """Sent back once when a draft does not keep to its form."""
+    lines = "\n".join(f"- {visible(fault)}" for fault in faults)
+    return f"This cannot be taken as the final answer:\n{lines}\nMend that and {answer} again, with the whole answer."
+
+
+def no_calls_left(reason: str | None, *, answer: str = f"call {FINAL_ANSWER}") -> str:
     """Answers a call made after the last turn; `reason` is the stop reason that forced the last draft."""
-    why = "the same call was made again and again" if reason == "no_progress" else "the budget of this run is used up"
-    return f"no further calls: {why}; call {FINAL_ANSWER} now with what was read"
+    why = (
+        "the same call was made again and again"
+        if reason == "no_progress"
+        else "the context window is full"
+        if reason == "context"
+        else "the budget of this run is used up"
+    )
+    return f"no further calls: {why}; {answer} now with what was read"
 
 
 def agent_instructions(sources: Sequence[SourceConfig]) -> str:
@@ -269,70 +308,9 @@ def step_notes(*, steps_left: int | None) -> tuple[str, ...]:
     return (f"{steps_left} steps left, the last one for the final answer",)
 
 
-def feedback(reasons: str) -> str:
+def feedback(reasons: str, *, answer: str = f"call {FINAL_ANSWER}") -> str:
     """Sent back once when a draft fails its checks."""
     return (
         "The checks found faults in this draft. Mend it: quote what was read word for word, read what is missing, or "
-        f"move what cannot be shown to missing. Then call {FINAL_ANSWER} again with the whole answer.\n{reasons}"
-    )
-
-
-# The strict text form, for models that answer in text although they have a tool for it.
-
-_LINE = re.compile(r"^(CLAIM|CONCLUSION|ABSENCE|QUOTE|PREMISES|TERMS|MISSING)\b\s*(\[[^\]\n]+\])?\s*:?\s*(.*)$")
-
-
-@dataclass(kw_only=True)
-class _Open:
-    kind: str
-    text: str
-    citations: list[DraftCitation]
-    premises: tuple[int, ...] = ()
-    terms: tuple[str, ...] = ()
-
-
-def text_draft(text: str) -> Draft | None:
-    """A draft from text: its JSON (bare or in a code fence), or lines `CLAIM: …`, `QUOTE [document]: …`,
-    `CONCLUSION: …`, `PREMISES: 1, 2`, `ABSENCE: …`, `TERMS: a; b`, `MISSING: …`. None for anything else."""
-    stripped = re.sub(r"^```(?:json)?\s*|\s*```$", "", text.strip())
-    if stripped.startswith("{"):
-        try:
-            return Draft.model_validate_json(stripped)
-        except ValidationError:
-            return None
-    claims: list[_Open] = []
-    missing: list[DraftGap] = []
-    for line in stripped.splitlines():
-        if not line.strip():
-            continue
-        found = _LINE.match(line.strip())
-        if found is None:
-            return None
-        word, place, rest = found.group(1), (found.group(2) or "").strip("[]"), found.group(3).strip()
-        if word == "MISSING":
-            missing.append(DraftGap(what=rest))
-        elif word in ("CLAIM", "CONCLUSION", "ABSENCE"):
-            claims.append(_Open(kind=word, text=rest, citations=[]))
-        elif not claims:
-            return None
-        elif word == "QUOTE":
-            claims[-1].citations.append(DraftCitation(document=place, quote=rest.strip('"“”')))
-        elif word == "PREMISES":
-            claims[-1].premises = tuple(int(n) for n in re.findall(r"\d+", rest))
-        else:
-            claims[-1].terms = tuple(t.strip() for t in rest.split(";") if t.strip())
-    if not claims and not missing:
-        return None
-    return Draft(
-        claims=tuple(
-            DraftClaim(
-                text=c.text,
-                kind="conclusion" if c.kind == "CONCLUSION" else "absence" if c.kind == "ABSENCE" else "quoted",
-                citations=tuple(c.citations),
-                premises=c.premises,
-                terms=c.terms,
-            )
-            for c in claims
-        ),
-        missing=tuple(missing),
+        f"move what cannot be shown to missing. Then {answer} again with the whole answer.\n{reasons}"
     )

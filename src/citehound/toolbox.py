@@ -34,6 +34,8 @@ MAX_HITS = 12
 PER_DOCUMENT = 2
 RESULT_TOKENS = 3000
 """Cap of one result, in `worst_tokens`."""
+_WORTH_REFERRING = 200
+"""Characters; a shorter text is given again rather than referred to."""
 ENUM_VALUES = 50
 PAGE_CHARS = 6000
 SNIPPET_CHARS = 300
@@ -620,7 +622,10 @@ class Toolbox:
         self._emit = emit
         self._agent = agent
         self._made: dict[str, _Made] = {}
-        self._seen: set[tuple[str, int, int]] = set()
+        self._seen: dict[tuple[str, int, int], int] = {}
+        """Hits that were shown, and the step that showed them."""
+        self._given: list[tuple[Passage, int]] = []
+        """Passages whose text was given, and the step that gave it."""
         self._step = _StepState()
 
     @property
@@ -641,6 +646,27 @@ class Toolbox:
     def limit_results(self, tokens: int) -> None:
         """Caps each result of this step: there is not room for more."""
         self._step.result_tokens = min(tokens, RESULT_TOKENS)
+
+    def note(self, text: str) -> None:
+        """Goes into the next result of this step."""
+        self._step.notes.append(text)
+
+    def failed(self, name: str, error: str) -> None:
+        """Records a call that never reached a tool."""
+        step = self._step
+        step.calls += 1
+        self._emit(ToolCalled(step=step.number, tool=name, arguments={}, agent=self._agent))
+        tool = self._by_name.get(name)
+        notes, step.notes = step.notes, []
+        self._failed(step, name, {}, tool, error, seconds=0.0)
+        step.notes = notes
+
+    def forget(self, *, before: int) -> None:
+        """Searches and listings of earlier steps no longer stand as they were given: later ones show them anew."""
+        self._seen = {place: step for place, step in self._seen.items() if step >= before}
+        for key, made in self._made.items():
+            if made.step < before and key.startswith(("search_", "list_")):
+                made.stands = False
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Runs one call and records it in the order of starting. Never raises but for cancellation."""
@@ -686,6 +712,7 @@ class Toolbox:
             self.no_progress = self.no_progress or made.times >= 3
             if made.stands:
                 return made
+            made.step, made.stands = step.number, True
         try:
             return await asyncio.to_thread(self._run, tool, arguments, step)
         except (ToolRefused, CitehoundError) as problem:
@@ -702,9 +729,9 @@ class Toolbox:
             return finding
 
     def _short(self, finding: Finding, step: _StepState) -> Finding:
-        """Hits shown before become one line, and the result is cut to its cap."""
+        """What was shown before becomes one line, and the result is cut to its cap."""
         if not finding.hits:
-            return finding
+            return self._referred(finding, step)
         shown: list[dict[str, Any]] = []
         for hit, full in zip(finding.hits, finding.result["hits"], strict=True):
             if (hit.document, hit.start, hit.end) in self._seen:
@@ -720,7 +747,7 @@ class Toolbox:
             count -= 1
         if count < len(shown):
             result["notes"] = [*result.get("notes", []), f"{len(shown) - count} more hits were cut; narrow the query"]
-        self._seen.update((h.document, h.start, h.end) for h in finding.hits[:count])
+        self._seen.update({(h.document, h.start, h.end): step.number for h in finding.hits[:count]})
         return Finding(
             result=result,
             source=finding.source,
@@ -729,6 +756,33 @@ class Toolbox:
             hits=finding.hits[:count],
             hidden=finding.hidden,
         )
+
+    def _referred(self, finding: Finding, step: _StepState) -> Finding:
+        """A page whose text was given before is answered by naming the step that gave it."""
+        if finding.find is not None or len(finding.passages) != 1 or "text" not in finding.result:
+            return finding
+        passage = finding.passages[0]
+        given = next(
+            (
+                (earlier, number)
+                for earlier, number in self._given
+                if earlier.document == passage.document
+                and earlier.start <= passage.start
+                and passage.end <= earlier.end
+                and earlier.text[passage.start - earlier.start : passage.end - earlier.start] == passage.text
+            ),
+            None,
+        )
+        if given is None or len(passage.text) < _WORTH_REFERRING:
+            self._given.append((passage, step.number))
+            return finding
+        earlier, number = given
+        where = (
+            "in full" if (earlier.start, earlier.end) == (passage.start, passage.end) else "as part of a longer text"
+        )
+        result = {key: value for key, value in finding.result.items() if key not in ("text", "outline")}
+        result |= {"repeated": True, "note": f"its text stands above at step {number}, {where}"}
+        return replace(finding, result=result)
 
     def _keep(
         self, step: _StepState, name: str, arguments: dict[str, Any], finding: Finding, *, seconds: float
