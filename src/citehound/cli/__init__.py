@@ -17,6 +17,7 @@ import click
 from .. import __version__
 from ..errors import CitehoundError, UsageError
 from .commands import COMMANDS, LATER, Gate
+from .doctor import doctor
 from .output import err, prepare_streams
 
 _BUG = (
@@ -128,7 +129,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, *LATER):
+for _command in (*COMMANDS, doctor, *LATER):
     cli.add_command(_command)
 
 main = cli

@@ -537,5 +537,5 @@ def _later(name: str) -> click.Command:
 
 
 COMMANDS: tuple[click.Command, ...] = (init, index, ask, search, read, runs, demo)
-LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("chat", "eval", "serve", "mcp", "doctor"))
+LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("chat", "eval", "serve", "mcp"))
 """Names that are kept for later: not listed, and refused with a line that says so."""
