@@ -190,7 +190,12 @@ def test_the_environment_overrides_the_file(folder: Path) -> None:
 def test_every_variable_is_accepted(folder: Path) -> None:
     values = {"CITEHOUND_MODEL": "a:b", "CITEHOUND_SMALL": "a:s", "CITEHOUND_BASE_URL": "http://localhost"}
     values |= {"CITEHOUND_LANGUAGE": "de", "CITEHOUND_BACKEND": "embedded", "CITEHOUND_API_KEY_ENV": "MY_API_KEY"}
-    values |= {"CITEHOUND_STREAM": "0", "CITEHOUND_STRUCTURED": "text", "CITEHOUND_THINKING": "high"}
+    values |= {
+        "CITEHOUND_STREAM": "0",
+        "CITEHOUND_TOOLS": "false",
+        "CITEHOUND_STRUCTURED": "text",
+        "CITEHOUND_THINKING": "high",
+    }
     read(folder, MINIMAL, **{name: values.get(name, "3") for name in ENVIRONMENT})
 
 

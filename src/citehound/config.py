@@ -53,6 +53,8 @@ class ModelConfig:
     timeout: float = 120.0
     """Seconds to wait for the next bytes of a reply."""
     stream: bool = True
+    tools: bool | None = None
+    """False: never ask it to call tools; None: what is known of the model."""
     structured: str = "auto"
     """How the answer is asked for: one of `STRUCTURED`."""
     thinking: str = "low"
@@ -177,6 +179,7 @@ _MODEL: Mapping[str, _Kind] = {
     "window": "count",
     "timeout": "positive",
     "stream": "flag",
+    "tools": "flag",
     "structured": "text",
     "thinking": "text",
     "price": "table",
@@ -224,6 +227,7 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_WINDOW": ("model", "window"),
     "CITEHOUND_TIMEOUT": ("model", "timeout"),
     "CITEHOUND_STREAM": ("model", "stream"),
+    "CITEHOUND_TOOLS": ("model", "tools"),
     "CITEHOUND_STRUCTURED": ("model", "structured"),
     "CITEHOUND_THINKING": ("model", "thinking"),
     "CITEHOUND_PRICE_INPUT": ("model.price", "input"),

@@ -79,7 +79,7 @@ def open_model(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedMod
         settings=providers.settings_for(config, model),
         stream=config.stream and providers.streams(model),
         structured=_structured(config, model),
-        tools=model.profile.get("supports_tools", True),
+        tools=_tools(config, model),
     )
 
 
@@ -88,8 +88,9 @@ def open_small(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedMod
 
     `base_url`, `api_key_env` and `window` are the main model's: they hold for a small one of the same provider only.
     """
+    thinking = "auto" if config.thinking == "auto" else "minimal"
     if config.small is None or config.small == config.name:
-        return open_model(config, lexicon)
+        return open_model(replace(config, thinking=thinking), lexicon)
     shared = config.small.partition(":")[0] == config.name.partition(":")[0]
     return open_model(
         replace(
@@ -100,6 +101,7 @@ def open_small(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedMod
             api_key_env=config.api_key_env if shared else None,
             window=None,
             price=config.small_price,
+            thinking=thinking,
         ),
         lexicon,
     )
@@ -118,6 +120,10 @@ def require_price(model: OpenedModel, budget: Budget, *, table: str = "model.pri
         )
 
 
+def _tools(config: ModelConfig, model: Model) -> bool:
+    return model.profile.get("supports_tools", True) if config.tools is None else config.tools
+
+
 def _structured(config: ModelConfig, model: Model) -> Structured:
     """As configured, else the form that the provider keeps to best.
 
@@ -128,8 +134,8 @@ def _structured(config: ModelConfig, model: Model) -> Structured:
         return config.structured
     profile = model.profile
     schema = profile.get("supports_json_schema_output", False)
-    if not profile.get("supports_tools", True):
-        return "native" if schema else "text"
+    if not _tools(config, model):
+        return "native" if schema and config.tools is None else "text"
     thinks = profile.get("thinking_always_enabled", False) or profile.get("thinking_enabled_by_default", False)
     forced = profile.get("supports_forced_tool_choice", True) and not (
         thinks and profile.get("forced_tool_choice_disables_thinking", False)
