@@ -1280,6 +1280,7 @@ def _pack(entry: IndexEntry) -> tuple[str, bytes]:
         "sections": [asdict(s) for s in document.sections],
         "pages": document.pages,
         "warnings": document.warnings,
+        "stated": asdict(document.stated) if document.stated is not None else None,
         "chunks": [[c.section, c.start, c.end, c.context] for c in entry.chunks],
     }
     return head, zlib.compress(json.dumps(body).encode("ascii"), 3)
@@ -1294,7 +1295,6 @@ def _stamp(path: Path) -> list[Any]:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return [file.tell(), digest]
 
-        "stated": asdict(document.stated) if document.stated is not None else None,
 
 def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
