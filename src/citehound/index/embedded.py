@@ -971,6 +971,25 @@ class EmbeddedIndex:
                 heads[row] = self._trail_head(catalog, row, chosen, source=source, only_current=only_current)
             return heads[row]
 
+        narrow = source is not None or bool(chosen.wanted)
+
+        def inside(row: int) -> bool:
+            if narrow:
+                return head(row) is not None
+            known = catalog.by_row.get(row)
+            return known is not None and not (only_current and known.id in catalog.hidden)
+
+        def nearest(vector: Vectors, limit: int) -> list[tuple[tuple[int, int], float]]:
+            near = self.nearest(
+                vector, principal=principal, source=source, filters=filters, only_current=only_current, k=limit
+            )
+            rows = ((catalog.heads.get(one.document), one) for one in near)
+            return [((known.row, one.ordinal), one.cosine) for known, one in rows if known is not None]
+
+        def cosines(vectors: Vectors, places: Sequence[tuple[int, int]]) -> Vectors:
+            named = [(catalog.by_row[row].id if row in catalog.by_row else "", ordinal) for row, ordinal in places]
+            return self.cosines(vectors, named, principal=principal)
+
         return EmbeddedTrail(
             searcher=look.searcher,
             schema=_SCHEMA,
@@ -979,9 +998,13 @@ class EmbeddedIndex:
             passages=catalog.passages,
             language=self._language_of(None),
             head=head,
+            inside=inside,
             load=self._load,
             wordings=self._wordings,
             called=self._called,
+            embed=self.embed,
+            nearest=nearest,
+            cosines=cosines,
         )
 
     def _trail_head(

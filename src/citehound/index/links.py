@@ -169,8 +169,17 @@ def plain_words(text: str) -> list[tuple[str, int, int, bool]]:
 
 def key_of(words: Iterable[str]) -> int:
     """A name's key: 63 bits of its words."""
-    joined = " ".join(words).encode()
-    return (zlib.crc32(joined) << 31) ^ zlib.adler32(joined[::-1])
+    *_, key = _keys(word.encode() for word in words)
+    return key
+
+
+def _keys(words: Iterable[bytes]) -> Iterator[int]:
+    """The key of the first word, of the first two, and so on."""
+    first, second = 0, 1
+    for word in words:
+        word += b" "
+        first, second = zlib.crc32(word, first), zlib.adler32(word, second)
+        yield (first << 31) ^ second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,15 +241,17 @@ def mentions(
 ) -> list[Mention]:
     """Names of documents in a text, the longest at each place; with `capitalised` only where its first word is."""
     words = plain_words(text)
+    encoded = [word.encode() for word, _, _, _ in words]
     keys: dict[tuple[int, int], int] = {}
     for at, (word, _, _, capital) in enumerate(words):
         if capitalised and not capital:
             continue
-        for size in range(1, min(LONGEST_CALL, len(words) - at) + 1):
-            if size == 1 and len(word) < 3:
-                continue
-            keys[at, size] = key_of(w for w, _, _, _ in words[at : at + size])
+        for size, key in enumerate(_keys(encoded[at : at + LONGEST_CALL]), start=1):
+            if size > 1 or len(word) > 2:
+                keys[at, size] = key
     known = lookup(list(set(keys.values())))
+    if not known:
+        return []
     found: list[Mention] = []
     at = 0
     while at < len(words):

@@ -10,6 +10,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from ..documents import Metadata
+from ..embedding import Vectors
 from .links import Mention, Wording, mentions, wording
 
 _FIELDS = (("body", 1.0, "freq"), ("title", 0.7, "freq"), ("any", 0.4, "basic"))
@@ -69,12 +70,16 @@ class Trail(Protocol):
         """The best passages by BM25 over weighted stems, best first, equal scores by place."""
         ...
 
-    def similar(self, text: str, *, limit: int) -> list[tuple[Place, float]]:
-        """The passages nearest in meaning by cosine, best first; empty without vectors."""
+    def embed(self, texts: Sequence[str]) -> Vectors | None:
+        """One row of length 1 for each text; None without vectors."""
         ...
 
-    def likeness(self, text: str, places: Sequence[Place]) -> Sequence[float] | None:
-        """The cosine of a text and each passage; None without vectors."""
+    def similar(self, vector: Vectors, *, limit: int) -> list[tuple[Place, float]]:
+        """The passages nearest to one row of `embed`, by cosine, best first."""
+        ...
+
+    def likeness(self, vectors: Vectors, places: Sequence[Place]) -> Vectors:
+        """(rows of `vectors`, places): the cosine of each; 0 for a passage without a vector."""
         ...
 
     def page(self, place: Place) -> Page | None:
@@ -88,13 +93,6 @@ class Trail(Protocol):
     def mentions(self, text: str, *, capitalised: bool) -> list[Mention]:
         """Where a text calls documents in scope by name."""
         ...
-
-
-class Vectors(Protocol):
-    """Vectors of the passages, by their number in the index."""
-
-    def nearest(self, text: str, *, limit: int) -> Sequence[tuple[int, float]]: ...
-    def cosines(self, text: str, passages: Sequence[int]) -> Sequence[float]: ...
 
 
 class Stored(Protocol):
@@ -119,10 +117,13 @@ class EmbeddedTrail:
         passages: int,
         language: str,
         head: Callable[[int], Head | None],
+        inside: Callable[[int], bool],
         load: Callable[[int], Stored | None],
         wordings: Callable[[int], tuple[Wording, ...] | None],
         called: Callable[[Sequence[int]], Mapping[int, Sequence[tuple[int, float]]]],
-        vectors: Vectors | None = None,
+        embed: Callable[[Sequence[str]], Vectors | None],
+        nearest: Callable[[Vectors, int], Sequence[tuple[Place, float]]],
+        cosines: Callable[[Vectors, Sequence[Place]], Vectors],
     ) -> None:
         self._searcher = searcher
         self._schema = schema
@@ -131,10 +132,13 @@ class EmbeddedTrail:
         self._passages = passages
         self._language = language
         self._head = head
+        self._inside = inside
         self._load = load
         self._wordings = wordings
         self._called = called
-        self._vectors = vectors
+        self._embed = embed
+        self._nearest = nearest
+        self._cosines = cosines
         self._frequencies: dict[str, int] = {}
         self._pages: dict[Place, Page | None] = {}
         self._fields: dict[tuple[str, str], bool] = {}
@@ -179,21 +183,19 @@ class EmbeddedTrail:
         found: list[tuple[Place, float]] = []
         for (score, _), key in zip(pairs, keys, strict=True):
             place = self._place(key)
-            if self._head(place[0]) is not None:
+            if self._inside(place[0]):
                 found.append((place, score))
         found.sort(key=lambda f: (-round(f[1], 5), f[0]))
         return found
 
-    def similar(self, text: str, *, limit: int) -> list[tuple[Place, float]]:
-        if self._vectors is None:
-            return []
-        found = ((self._place(key), cosine) for key, cosine in self._vectors.nearest(text, limit=limit))
-        return [(place, cosine) for place, cosine in found if self._head(place[0]) is not None]
+    def embed(self, texts: Sequence[str]) -> Vectors | None:
+        return self._embed(texts)
 
-    def likeness(self, text: str, places: Sequence[Place]) -> Sequence[float] | None:
-        if self._vectors is None or not places:
-            return None
-        return self._vectors.cosines(text, [(row << self._bits) | ordinal for row, ordinal in places])
+    def similar(self, vector: Vectors, *, limit: int) -> list[tuple[Place, float]]:
+        return [(place, cosine) for place, cosine in self._nearest(vector, limit) if self._inside(place[0])]
+
+    def likeness(self, vectors: Vectors, places: Sequence[Place]) -> Vectors:
+        return self._cosines(vectors, places)
 
     def page(self, place: Place) -> Page | None:
         if place in self._pages:
@@ -207,7 +209,7 @@ class EmbeddedTrail:
     def mentions(self, text: str, *, capitalised: bool) -> list[Mention]:
         found: list[Mention] = []
         for mention in mentions(text, self._called, capitalised=capitalised):
-            inside = tuple(pair for pair in mention.documents if self._head(pair[0]) is not None)
+            inside = tuple(pair for pair in mention.documents if self._inside(pair[0]))
             if inside:
                 found.append(replace(mention, documents=inside))
         return found

@@ -1,0 +1,396 @@
+"""The chase: several hops in one call, without a model, from seeds over links and names to what a question needs.
+
+It reads an index through its `Trail` and ranks passages; it opens no index, and knows no corpus and no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import log
+
+from .index.links import Mention, Name, content_words
+from .index.trail import Page, Place, Trail
+
+SEEDS = 6
+"""Passages from which hops start."""
+SPANS = 12
+"""Names that are followed from one seed."""
+_POOL = 30
+_TITLE_SEEDS = 4
+_PER_NAME = 6
+_PER_MEANING = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a passage was reached."""
+
+    kind: str
+    """"search", "named" (the question names it), "link" (a text names it) or "name" (it is about a name in a text)."""
+    document: str | None = None
+    section: str | None = None
+    """Where the pointer stands."""
+    said: str = ""
+    """The name or reference as it stands there."""
+
+    def __str__(self) -> str:
+        if self.document is None:
+            return "named in the question" if self.kind == "named" else "found by the question's words"
+        at = f" §{self.section}" if self.section else ""
+        return f"via {self.document}{at}: {self.said!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A passage that the chase gives, with its score and the way to it."""
+
+    page: Page
+    score: float
+    way: Way
+
+
+@dataclass
+class _Candidate:
+    """What speaks for a passage, as far as it is known."""
+
+    place: Place
+    b: float = 0.0
+    ps: float = 0.0
+    tm: float = 0.0
+    lrc: float = 0.0
+    ent: float = 0.0
+    eres: float = 0.0
+    dense: float = 0.0
+    out: float = 0.0
+    link: float = 0.0
+    way: Way = field(default_factory=lambda: Way(kind="search"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A question as the chase sees it."""
+
+    text: str
+    weights: Mapping[str, float]
+    """Stem to inverse document frequency."""
+    words: Mapping[str, str]
+    rest: Mapping[str, float]
+    """The weights of the words that are not part of a document's name."""
+    mentions: tuple[Mention, ...]
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def _kin(asked: str, there: str) -> float:
+    """1 where one stem is made from the other ('direct', 'director'), which tells a relation; .8 where they are one."""
+    if asked == there:
+        return 0.8
+    short, long = (asked, there) if len(asked) <= len(there) else (there, asked)
+    return 1.0 if len(short) >= 5 and long.startswith(short) else 0.0
+
+
+WEIGHTS: dict[str, float] = {
+    "b": 0.75,
+    "cov": 1.0,
+    "rest": 0.0,
+    "title": 1.25,
+    "seed": 1.5,
+    "named": 3.0,
+    "link": 0.0,
+    "cue": 3.0,
+    "name": 3.5,
+    "lack": 0.75,
+    "dense": 2.0,
+    "out": 0.5,
+}
+"""What each sign of a passage counts; one set of weights for every corpus."""
+
+
+class _Chase:
+    trace: list[tuple[Place, dict[str, float]]] | None = None
+
+    def __init__(self, trail: Trail, question: str) -> None:
+        self.trail = trail
+        self.asked = self._ask(question)
+        self.found: dict[Place, _Candidate] = {}
+        self._idf: dict[str, float] = {}
+
+    # what things weigh
+
+    def idf(self, stem: str) -> float:
+        known = self._idfs.get(stem)
+        if known is None:
+            n = max(1, self.trail.passages)
+            frequency = min(n, self.trail.frequency(stem))
+            known = self._idfs[stem] = log(1 + (n - frequency + 0.5) / (frequency + 0.5))
+        return known
+
+    _idfs: dict[str, float]
+
+    def _ask(self, question: str) -> _Asked:
+        self._idfs = {}
+        stems = dict(content_words(question, self.trail.language))
+        mentions = tuple(self.trail.mentions(question, capitalised=False))
+        names = [(m.start, m.end) for m in mentions if m.words > 1 or (m.capitalised and not m.opens)]
+        weights = {s: self.idf(s) for s in stems if self.trail.frequency(s)}
+        return _Asked(
+            text=question,
+            weights=weights,
+            words={s: word.group() if (word := _WORD.match(question, at)) else s for s, at in stems.items()},
+            rest={s: w for s, w in weights.items() if not any(start <= stems[s] < end for start, end in names)},
+            mentions=mentions,
+        )
+
+    def candidate(self, place: Place) -> _Candidate:
+        known = self.found.get(place)
+        if known is None:
+            known = self.found[place] = _Candidate(place=place)
+        return known
+
+    def share(self, weights: Mapping[str, float], held: Iterable[str] | frozenset[str]) -> float:
+        total = sum(weights.values())
+        return sum(w for s, w in weights.items() if s in held) / total if total else 0.0
+
+    def title_share(self, page: Page, *held: frozenset[str] | Mapping[str, float]) -> float:
+        """The share of the title's weight that is held."""
+        weights = {s: self.idf(s) for s in page.wording.title}
+        total = sum(weights.values())
+        return sum(w for s, w in weights.items() if any(s in h for h in held)) / total if total else 0.0
+
+    # the steps
+
+    def run(self, *, k: int, per_document: int) -> list[Reached]:
+        asked = self.asked
+        first = self.trail.ranked(dict.fromkeys(asked.weights, 1.0), limit=200)
+        best = first[0][1] if first else 1.0
+        b = {place: score / best for place, score in first}
+        for place, _ in first[:_POOL]:
+            self.candidate(place).b = b[place]
+        vectors = self.trail.embed([asked.text])
+        cosines = {} if vectors is None else dict(self.trail.similar(vectors[0], limit=_POOL))
+        for place in list(cosines)[:10]:
+            self.candidate(place)
+        self._mentioned(b)
+        seeds = self._seeds(b)
+        for order, (seed, weight) in enumerate(seeds):
+            self._hop(seed, weight, b, titles=order < _TITLE_SEEDS)
+        return self._ranked(b, cosines, k=k, per_document=per_document)
+
+    def _mentioned(self, b: Mapping[Place, float]) -> None:
+        """Documents that the question names."""
+        self.best_named: dict[Place, float] = {}
+        for mention in self.asked.mentions:
+            weight = 1.0 if mention.words > 1 else 0.3 if mention.opens else 0.7
+            weight *= 1.0 if mention.capitalised else 0.4
+            places: list[tuple[float, Place, float]] = []
+            for row, called in mention.documents[:20]:
+                place = self._entry(row, b)
+                places.append((b.get(place, 0.0), place, weight * called))
+            for _, place, value in places:
+                candidate = self.candidate(place)
+                if value > candidate.tm:
+                    candidate.tm = value
+                    candidate.way = Way(kind="named")
+            if places:
+                _, place, value = max(places, key=lambda p: (p[0], p[2]))
+                self.best_named[place] = max(value, self.best_named.get(place, 0.0))
+
+    def _entry(self, row: int, b: Mapping[Place, float]) -> Place:
+        """The passage of a document by which it is entered: the best for the question, else the first."""
+        known = [(score, place) for place, score in b.items() if place[0] == row]
+        return max(known)[1] if known else (row, 0)
+
+    def _seeds(self, b: Mapping[Place, float]) -> list[tuple[Page, float]]:
+        scored = sorted(
+            ((0.5 * b.get(p, 0.0) + 0.5 * self.best_named.get(p, 0.0) + 0.1 * c.tm, p) for p, c in self.found.items()),
+            key=lambda s: (-s[0], s[1]),
+        )
+        top = scored[0][0] if scored else 1.0
+        seeds: list[tuple[Page, float]] = []
+        for score, place in scored[:SEEDS]:
+            page = self.trail.page(place)
+            if page is None or score <= 0:
+                continue
+            self.candidate(place).ps = score / top
+            seeds.append((page, score / top))
+        return seeds
+
+    def _hop(self, seed: Page, ps: float, b: Mapping[Place, float], *, titles: bool) -> None:
+        asked = self.asked
+        held = seed.wording.held
+        residual = {s: w for s, w in asked.weights.items() if s not in held}
+        lacking = self.trail.ranked(dict.fromkeys(residual, 1.0), limit=300) if residual else []
+        top = lacking[0][1] if lacking else 1.0
+        rb = {place: score / top for place, score in lacking}
+        if titles and seed.wording.title:
+            for place, _ in self.trail.ranked(dict.fromkeys(seed.wording.title, 1.0), limit=8):
+                self.candidate(place)
+        cues = self._cues(seed, residual)
+        self._links(seed, ps, residual, cues)
+        self._names(seed, ps, residual, rb, cues)
+
+    def _cues(self, seed: Page, residual: Mapping[str, float]) -> dict[str, float]:
+        """How far each word of a seed means what is still looked for: by its stem, or as its vector tells."""
+        if not residual:
+            return {}
+        written: dict[str, str] = {}
+        for stem, start in zip(seed.wording.stems, seed.wording.starts, strict=True):
+            if stem not in written:
+                match = _WORD.match(seed.text, start)
+                written[stem] = match.group() if match is not None else stem
+        found = {stem: max((_kin(asked, stem) for asked in residual), default=0.0) for stem in written}
+        vectors = self.trail.embed([*(self.asked.words[s] for s in residual), *written.values()])
+        if vectors is not None:
+            likeness = (vectors[len(residual) :] @ vectors[: len(residual)].T).max(axis=1)
+            for stem, cosine in zip(written, likeness.tolist(), strict=True):
+                found[stem] = max(found[stem], min(1.0, max(0.0, (cosine - 0.2) * 3.0)))
+        return found
+
+    @staticmethod
+    def _cue(cues: Mapping[str, float], seed: Page, start: int, end: int) -> float:
+        return max((cues.get(stem, 0.0) for stem in seed.wording.around(start, end)), default=0.0)
+
+    def _links(self, seed: Page, ps: float, residual: Mapping[str, float], cues: Mapping[str, float]) -> None:
+        for n, mention in enumerate(self.trail.mentions(seed.text, capitalised=True)):
+            cue = self._cue(cues, seed, mention.start, mention.end)
+            rows = [r for r in mention.documents if r[0] != seed.place[0]]
+            for row, weight in rows[:8]:
+                place: Place = (row, 0)
+                page = self.trail.page(place)
+                if page is None:
+                    continue
+                cov = self.share(residual, page.wording.held)
+                value = ps * weight * (0.5 + 0.3 * cue + 0.2 / (1 + n) + 0.5 * cov)
+                candidate = self.candidate(place)
+                if value > candidate.link:
+                    candidate.link = value
+                    candidate.lrc = ps * weight * cue
+                    if candidate.way.kind == "search" and place not in self.first:
+                        candidate.way = self._way("link", seed, seed.text[mention.start : mention.end])
+
+    first: frozenset[Place] = frozenset()
+
+    def _way(self, kind: str, seed: Page, said: str) -> Way:
+        return Way(kind=kind, document=seed.head.document, section=seed.section, said=said)
+
+    def _names(
+        self,
+        seed: Page,
+        ps: float,
+        residual: Mapping[str, float],
+        rb: Mapping[Place, float],
+        cues: Mapping[str, float],
+    ) -> None:
+        known = set(self.asked.weights) | set(seed.wording.title)
+        spans: dict[tuple[str, ...], Name] = {}
+        for name in seed.wording.names:
+            stems = tuple(s for s, _ in content_words(name.text, seed.head.language))
+            if stems and not all(s in known for s in stems):
+                spans.setdefault(stems, name)
+            if len(spans) >= SPANS:
+                break
+        out = self.candidate(seed.place)
+        rest = " ".join(self.asked.words[s] for s in residual)
+        vectors = self.trail.embed([f"{name.text} {rest}" for name in spans.values()]) if spans else None
+        for number, (stems, name) in enumerate(spans.items()):
+            weights = {s: self.idf(s) for s in stems if self.trail.frequency(s)}
+            whole = sum(weights.values())
+            if not whole:
+                continue
+            ranked = self.trail.ranked(dict.fromkeys(weights, 1.0), limit=40)
+            if not ranked:
+                continue
+            top = ranked[0][1]
+            near = sorted(ranked, key=lambda r: (-(r[1] / top + 0.7 * rb.get(r[0], 0.0)), r[0]))[:_PER_NAME]
+            cosines: dict[Place, float] = {}
+            if vectors is not None:
+                places = [place for place, _ in ranked]
+                cosines = dict(
+                    zip(places, self.trail.likeness(vectors[number : number + 1], places)[0].tolist(), strict=True)
+                )
+                also = sorted(ranked, key=lambda r: (-cosines[r[0]], r[0]))[:_PER_MEANING]
+                near = list(dict.fromkeys([*near, *also]))
+            cue = self._cue(cues, seed, name.start, name.end)
+            scarce = 0.4 + 0.6 * min(whole, 16.0) / 16.0
+            for place, score in near:
+                if place == seed.place:
+                    continue
+                page = self.trail.page(place)
+                if page is None:
+                    continue
+                held = page.wording.held
+                ecov = sum(w for s, w in weights.items() if s in held) / whole
+                if ecov < 0.5:
+                    continue
+                tq = self.title_share(page, frozenset(weights), self.asked.weights)
+                cov = self.share(residual, held)
+                sen = max(
+                    (self.share(weights, s) * self.share(residual, s) for s in page.wording.sentences), default=0.0
+                )
+                strength = rb.get(place, 0.0)
+                raw = (
+                    ecov
+                    * (
+                        0.2 * score / top
+                        + 0.2 * cue
+                        + 0.4 * strength
+                        + 0.3 * tq
+                        + 0.5 * cov
+                        + 0.5 * sen
+                        + 0.5 * max(0.0, cosines.get(place, 0.0))
+                    )
+                    * scarce
+                )
+                candidate = self.candidate(place)
+                if ps * raw > candidate.ent:
+                    candidate.ent = ps * raw
+                    candidate.eres = ps * ecov * strength
+                    if candidate.way.kind == "search":
+                        candidate.way = self._way("name", seed, name.text)
+                out.out = max(out.out, raw * (0.3 + cov))
+
+    def _ranked(
+        self, b: Mapping[Place, float], cosines: Mapping[Place, float], *, k: int, per_document: int
+    ) -> list[Reached]:
+        asked = self.asked
+        reached: list[tuple[float, Place, Page, Way]] = []
+        for place, c in self.found.items():
+            page = self.trail.page(place)
+            if page is None:
+                continue
+            values = {
+                "b": b.get(place, 0.0),
+                "cov": self.share(asked.weights, page.wording.held),
+                "rest": self.share(asked.rest, page.wording.held),
+                "title": self.title_share(page, asked.weights),
+                "seed": c.ps,
+                "named": c.tm,
+                "link": c.link,
+                "cue": c.lrc,
+                "name": c.ent,
+                "lack": c.eres,
+                "dense": cosines.get(place, 0.0),
+                "out": c.out,
+            }
+            score = sum(WEIGHTS[key] * value for key, value in values.items())
+            if self.trace is not None:
+                self.trace.append((place, values))
+            reached.append((score, place, page, c.way))
+        reached.sort(key=lambda r: (-r[0], r[1]))
+        kept: list[Reached] = []
+        count: dict[int, int] = {}
+        for score, place, page, way in reached:
+            if len(kept) >= k:
+                break
+            if count.get(place[0], 0) < per_document:
+                count[place[0]] = count.get(place[0], 0) + 1
+                kept.append(Reached(page=page, score=score, way=way))
+        return kept
+
+
+def chase(trail: Trail, question: str, *, k: int = 10, per_document: int = 2) -> list[Reached]:
+    """The `k` passages that the question most likely needs, best first, at most `per_document` of each document."""
+    return _Chase(trail, question).run(k=k, per_document=per_document)
