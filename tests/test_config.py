@@ -195,6 +195,9 @@ def test_every_variable_is_accepted(folder: Path) -> None:
         "CITEHOUND_TOOLS": "false",
         "CITEHOUND_STRUCTURED": "text",
         "CITEHOUND_THINKING": "high",
+        "CITEHOUND_PREFETCH": "true",
+        "CITEHOUND_SUPPORT": "model",
+        "CITEHOUND_JUDGE": "rules",
     }
     read(folder, MINIMAL, **{name: values.get(name, "3") for name in ENVIRONMENT})
 
