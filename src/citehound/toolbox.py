@@ -608,12 +608,8 @@ class Toolbox:
         emit: Emit = nowhere,
         agent: str = "main",
         extra: Sequence[Tool] = (),
-        sources: Sequence[str] = (),
     ) -> None:
-        """`sources` leaves out the searches of all others; empty means every source."""
-        tools = corpus_tools(corpus, principal=principal)
-        kept = [tool for tool in tools if tool.source is None or not sources or tool.source in sources]
-        self.tools: tuple[Tool, ...] = (*kept, *extra)
+        self.tools: tuple[Tool, ...] = (*corpus_tools(corpus, principal=principal), *extra)
         check_effects(self.tools, corpus.sources)
         self.no_progress = False
         """True once a call was made for the third time: the run should end with what it has."""
