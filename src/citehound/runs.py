@@ -43,9 +43,19 @@ _MIGRATIONS: tuple[str, ...] = (
     ) STRICT;
     CREATE INDEX runs_created ON runs (created DESC, id DESC);
     """,
+    """
+    CREATE TABLE feedback (
+        run TEXT PRIMARY KEY REFERENCES runs (id),
+        created REAL NOT NULL,
+        good INTEGER NOT NULL,
+        reason TEXT NOT NULL
+    ) STRICT;
+    """,
 )
 SCHEMA = len(_MIGRATIONS)
 """The schema version that this code writes."""
+MOST_REASON = 2000
+"""Characters of a feedback's reason."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: sorts like the number, no look-alikes."""
@@ -75,6 +85,16 @@ class RunSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """What a person thinks of a run."""
+
+    good: bool
+    reason: str = ""
+    created: float = 0.0
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """A whole run."""
 
@@ -82,6 +102,7 @@ class RunRecord:
     answer: Answer
     events: tuple[Mapping[str, Any], ...]
     """As `Event.to_dict` gave them, with `type`."""
+    feedback: Feedback | None = None
 
 
 def new_run_id() -> str:
@@ -142,6 +163,12 @@ class RunStore:
                 f"SELECT {_COLUMNS}, answer, events FROM runs WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 4",
                 (len(wanted), wanted),
             ).fetchall()
+            opinions = {
+                row[0]: Feedback(good=bool(row[1]), reason=row[2], created=row[3])
+                for row in db.execute(
+                    "SELECT run, good, reason, created FROM feedback WHERE substr(run, 1, ?) = ?", (len(wanted), wanted)
+                )
+            }
         exact = [r for r in rows if r[0] == wanted]
         if not wanted or not (exact or rows):
             raise UsageError(f"no run {run_id!r}; 'citehound runs' lists the known ones")
@@ -153,7 +180,21 @@ class RunStore:
             summary=_summary(row),
             answer=answer_from_dict(json.loads(row[-2])),
             events=tuple(cast("list[dict[str, Any]]", json.loads(row[-1]))),
+            feedback=opinions.get(row[0]),
         )
+
+    def give_feedback(self, run_id: str, *, good: bool, reason: str = "") -> str:
+        """Stores what a person thinks of a run (the last word counts) and returns the run's full id.
+
+        Raises UsageError when there is no such run, or more than one begins so.
+        """
+        full = self.get(run_id).summary.run_id
+        text = redact(visible(reason.strip()))
+        if len(text) > MOST_REASON:
+            raise UsageError(f"the reason has {len(text):,} characters, at most {MOST_REASON:,}; shorten it")
+        with closing(self._connect(write=True)) as db, db:
+            db.execute("INSERT OR REPLACE INTO feedback VALUES (?, ?, ?, ?)", (full, time.time(), int(good), text))
+        return full
 
     def list(self, limit: int = 20, *, status: str | None = None, before: str | None = None) -> tuple[RunSummary, ...]:
         """The newest runs first; `before` is a run id: only older ones."""

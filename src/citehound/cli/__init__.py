@@ -18,6 +18,7 @@ from .. import __version__
 from ..errors import CitehoundError, UsageError
 from .commands import COMMANDS, LATER, Gate
 from .doctor import doctor
+from .evaluate import evaluate
 from .output import err, prepare_streams
 
 _BUG = (
@@ -129,7 +130,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, doctor, *LATER):
+for _command in (*COMMANDS, evaluate, doctor, *LATER):
     cli.add_command(_command)
 
 main = cli

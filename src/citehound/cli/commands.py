@@ -169,7 +169,7 @@ def _without_echoes(report: SyncReport, config: Config) -> SyncReport:
     return replace(report, files=files)
 
 
-def _opened(config: Config) -> Corpus:
+def opened(config: Config) -> Corpus:
     """The corpus to read from; without an index it is built first, with progress."""
     from ..corpus import Corpus
 
@@ -270,7 +270,7 @@ def _ask(
     if warning:
         output.err(f"note: {warning}")
     emit = output.JsonLines(to_stderr=as_json) if events else output.Steps()
-    with _opened(config) as corpus, Assistant(config, corpus=corpus, emit=emit) as assistant, _terminating():
+    with opened(config) as corpus, Assistant(config, corpus=corpus, emit=emit) as assistant, _terminating():
         answer = assistant.ask_sync(question, mode=mode, max_steps=max_steps, max_dollars=max_dollars)
     if as_json:
         output.out_json(answer.to_dict())
@@ -345,7 +345,7 @@ def search(
         near = difflib.get_close_matches(source, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, known))}"
         raise UsageError(f"no source {source!r}; {hint}")
-    with _opened(config) as corpus:
+    with opened(config) as corpus:
         try:
             result, unbounded = (
                 search_source(
@@ -406,7 +406,7 @@ def read(document: str, section: str | None, start: int, as_json: bool, config_p
     from ..toolbox import ToolRefused, read_page
 
     config = load(config_path)
-    with _opened(config) as corpus:
+    with opened(config) as corpus:
         try:
             passage = read_page(corpus, document, principal=OWNER, section=section, start=start)
         except UnknownDocument as unknown:
@@ -425,12 +425,20 @@ def read(document: str, section: str | None, start: int, as_json: bool, config_p
 @click.command()
 @click.argument("run_id", metavar="[ID]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Most to list.")
+@click.option("--good/--bad", default=None, help="Say what you think of the run with this ID; it is kept with it.")
+@click.option("--reason", metavar="TEXT", help="Why it is good or bad.")
 @json_option
 @config_option
-def runs(run_id: str | None, limit: int, as_json: bool, config_path: Path | None) -> None:
+def runs(
+    run_id: str | None, limit: int, good: bool | None, reason: str | None, as_json: bool, config_path: Path | None
+) -> None:
     """List past questions, or show the one with this ID as a tree."""
     from ..runs import RunStore
 
+    if good is None and reason is not None:
+        raise UsageError("--reason goes with --good or --bad")
+    if good is not None and run_id is None:
+        raise UsageError("--good and --bad need the ID of a run; 'citehound runs' lists them")
     store = RunStore(load(config_path).state / "runs.sqlite")
     if run_id is None:
         found = store.list(limit) if store.path.exists() else ()
@@ -439,10 +447,22 @@ def runs(run_id: str | None, limit: int, as_json: bool, config_path: Path | None
         else:
             output.show_runs(found)
         return
+    if good is not None:
+        full = store.give_feedback(run_id, good=good, reason=reason or "")
+        output.err(f"noted; 'citehound eval --new {full}' makes a case of it" if good else "noted")
+        run_id = full
     record = store.get(run_id)
     if as_json:
-        output.out_json({**record.answer.to_dict(), "created": record.summary.created, "events": list(record.events)})
-    else:
+        opinion = record.feedback
+        output.out_json(
+            {
+                **record.answer.to_dict(),
+                "created": record.summary.created,
+                "feedback": None if opinion is None else {"good": opinion.good, "reason": opinion.reason},
+                "events": list(record.events),
+            }
+        )
+    elif good is None:
         output.show_run(record)
 
 
@@ -537,5 +557,5 @@ def _later(name: str) -> click.Command:
 
 
 COMMANDS: tuple[click.Command, ...] = (init, index, ask, search, read, runs, demo)
-LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("chat", "eval", "serve", "mcp"))
+LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("chat", "serve", "mcp"))
 """Names that are kept for later: not listed, and refused with a line that says so."""

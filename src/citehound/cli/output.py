@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..answers import Answer, Call, Citation, Claim, Gap, Usage
+from ..answers import Answer, Call, Cell, Citation, Claim, Gap, Usage
 from ..documents import Chunk, Document, Passage, SearchResult
 from ..events import Emit, Event, Hits, Progress, Read, RunStarted, ToolCalled, ToolFailed
 from ..security import terminal, terminal_json
@@ -484,8 +484,11 @@ _STOPS: Mapping[str, str] = {
 
 def show_answer(answer: Answer) -> None:
     """The answer, its sources with quotes and verdicts, what is missing, and the usage line."""
-    for line in wrap(_body(answer)):
-        out(line)
+    if answer.rows:
+        _show_rows(answer)
+    else:
+        for line in wrap(_body(answer)):
+            out(line)
     _show_sources(answer.claims)
     _show_doubts(answer.claims)
     _show_missing(answer.missing)
@@ -514,6 +517,51 @@ def _body(answer: Answer) -> str:
     if text:
         return text
     return "Nothing that answers the question was found." if answer.missing else "(no answer)"
+
+
+def _show_rows(answer: Answer) -> None:
+    """The table of a survey, as wide as the terminal, and the claims that stand in no cell."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..rendering import survey_claims, survey_counts
+
+    for text in survey_counts(answer.rows):
+        for line in wrap(text, rest="  "):
+            out(line, style="head")
+    table = Table(box=box.ASCII, show_lines=True, expand=True)
+    table.add_column("document", ratio=1, overflow="fold")
+    for cell in answer.rows[0].cells:
+        table.add_column(Text(terminal(" ".join(cell.column.split()))), ratio=2, overflow="fold")
+    for row in answer.rows:
+        table.add_row(Text(terminal(row.document)), *(Text(terminal(_cell(cell, answer.claims))) for cell in row.cells))
+    console = Console(width=width(), file=io.StringIO(), color_system=None, force_terminal=False)
+    with console.capture() as shown:
+        console.print(table)
+    for line in shown.get().rstrip().split("\n"):
+        out(line)
+    for number, claim in survey_claims(answer.rows, answer.claims):
+        mark = "" if claim.status == "verified" else "  [NOT VERIFIED]"
+        for line in wrap(" ".join(claim.text.split()) + mark, first=f"{number}. ", rest="   "):
+            out(line)
+
+
+_CELL = 400
+"""Characters of one claim in a cell; its quote stands whole among the sources."""
+
+
+def _cell(cell: Cell, claims: Sequence[Claim]) -> str:
+    if cell.status == "not_reached":
+        return "not reached"
+    parts: list[str] = []
+    for number in cell.claims:
+        claim = claims[number - 1]
+        section = next((f" [§{c.section}]" for c in claim.citations if c.status == "verified" and c.section), "")
+        mark = "" if claim.status == "verified" else "  NOT VERIFIED"
+        parts.append(f"{number}. {_clip(claim.text, _CELL)}{section}{mark}")
+    return "\n".join(parts) or "nothing found"
 
 
 def _show_sources(claims: Sequence[Claim]) -> None:

@@ -16,16 +16,17 @@ from typing import Any, cast
 
 from ..answers import Answer
 from ..assistant import Assistant
-from ..budget import Budget
+from ..budget import Budget, Meter
 from ..config import Config
 from ..corpus import Corpus
 from ..errors import CitehoundError, ConfigError, UsageError
 from ..events import Emit, Event, Progress, nowhere
 from ..index import OWNER, Principal
-from ..models import OpenedModel, open_model, require_price
+from ..judge import ModelJudge, RulesJudge
+from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..runs import RunStore
 from .cases import Case, Need, needs, problems
-from .metrics import BY_NAME, METRICS, Observation, Stretch, score, stretches
+from .metrics import BY_NAME, METRICS, Observation, Stretch, answer_text, counted_points, score, stretches
 from .statistics import Summary, mean, pass_hat, spread, summary
 
 CONCURRENCY = 4
@@ -222,6 +223,7 @@ def evaluate_sync(
     max_dollars: float | None = None,
     concurrency: int = CONCURRENCY,
     fresh: bool = False,
+    judge: bool = False,
     opened: Mapping[str, OpenedModel] | None = None,
     emit: Emit = nowhere,
 ) -> Evaluation:
@@ -236,6 +238,7 @@ def evaluate_sync(
             max_dollars=max_dollars,
             concurrency=concurrency,
             fresh=fresh,
+            judge=judge,
             opened=opened,
             emit=emit,
         )
@@ -252,6 +255,7 @@ async def evaluate(
     max_dollars: float | None = None,
     concurrency: int = CONCURRENCY,
     fresh: bool = False,
+    judge: bool = False,
     opened: Mapping[str, OpenedModel] | None = None,
     emit: Emit = nowhere,
 ) -> Evaluation:
@@ -259,8 +263,9 @@ async def evaluate(
 
     Before anything is spent, names are checked against the corpus and prices against the cap: UsageError or
     ConfigError. `max_dollars` caps all questions together; what it does not reach is in `skipped`. Each run is
-    recorded. Of an evaluation that was stopped, the finished runs are taken over unless `fresh`. `opened` gives
-    models by name instead of opening them (tests).
+    recorded. With `judge`, the small model is asked too whether each answer point is covered. Of an evaluation that
+    was stopped, the finished runs are taken over unless `fresh`. `opened` gives models by name instead of opening
+    them (tests).
     """
     if repeat < 1 or concurrency < 1:
         raise UsageError("repeat and concurrency are at least 1")
@@ -274,10 +279,10 @@ async def evaluate(
         if wrong:
             more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
             raise UsageError("; ".join(wrong[:3]) + more)
-        ways = [_Way(column, config, corpus, opened) for column in columns]
+        ways = [_Way(column, config, corpus, opened, judge=judge) for column in columns]
         for way in ways:
             way.check(max_dollars)
-        journal = _Journal(config, cases, columns, repeat=repeat, fresh=fresh)
+        journal = _Journal(config, cases, columns, repeat=repeat, fresh=fresh, judge=judge)
         purse = _Purse(max_dollars)
         purse.spend(math.fsum(run.metrics.get("dollars") or 0.0 for run in journal.finished.values()))
         total, done = len(columns) * len(cases) * repeat, len(journal.finished)
@@ -330,7 +335,13 @@ class _Way:
     """One variant at work."""
 
     def __init__(
-        self, variant: Variant, config: Config, corpus: Corpus, opened: Mapping[str, OpenedModel] | None
+        self,
+        variant: Variant,
+        config: Config,
+        corpus: Corpus,
+        opened: Mapping[str, OpenedModel] | None,
+        *,
+        judge: bool,
     ) -> None:
         self.variant = variant
         self._config = replace(config, model=replace(config.model, name=variant.model))
@@ -338,6 +349,11 @@ class _Way:
         given = (opened or {}).get(variant.model)
         self._model = given or open_model(self._config.model, corpus.lexicon(principal=OWNER))
         self._assistant = Assistant(self._config, corpus=corpus, model=self._model)
+        self._small: OpenedModel | None = None
+        if judge:
+            if self._model.name == OFFLINE:
+                raise UsageError("--judge needs a model, and 'offline' is none: name one with --models")
+            self._small = self._model if self._config.model.small is None else open_small(self._config.model)
         limits = self._config.budget
         self._budget = Budget(
             max_steps=limits.max_steps, max_dollars=limits.max_dollars, max_seconds=limits.max_seconds
@@ -379,8 +395,8 @@ class _Way:
             if most is None:
                 left.append(job.case.id)
                 return None
-            made = await self._answer(job, most)
-            purse.give_back(most, spent=made.metrics.get("dollars") or 0.0)
+            made, spent = await self._answer(job, most)
+            purse.give_back(most, spent=spent)
             await asyncio.to_thread(journal.add, made)
             finished()
             return made
@@ -401,7 +417,8 @@ class _Way:
         runs = tuple(taken[key] for job in jobs if (key := (job.case.id, job.number)) in taken)
         return runs, tuple(dict.fromkeys(left))
 
-    async def _answer(self, job: _Job, most: float) -> CaseRun:
+    async def _answer(self, job: _Job, most: float) -> tuple[CaseRun, float]:
+        """The scored run, and the dollars that it and its judgement took."""
         events: list[Event] = []
         made = await self._assistant.ask(
             job.case.question, mode=self.variant.mode, max_dollars=most, emit=events.append
@@ -415,7 +432,12 @@ class _Way:
             case=job.case,
             budget=budget,
         )
-        return CaseRun(
+        spent = made.usage.dollars or 0.0
+        if self._small is not None:
+            meter = Meter(Budget(max_steps=None, max_dollars=None if math.isinf(most) else most - spent))
+            seen = replace(seen, judged=await self._judged(made, job.case, meter))
+            spent += meter.spent().dollars + meter.spent().reserved
+        run = CaseRun(
             case=job.case.id,
             variant=self.variant.name,
             number=job.number,
@@ -424,6 +446,17 @@ class _Way:
             stop_reason=made.stop_reason,
             metrics=score(seen),
         )
+        return run, spent
+
+    async def _judged(self, answer: Answer, case: Case, meter: Meter) -> float | None:
+        """Share of the answer points that the small model finds in the answer; doubt counts as not covered."""
+        points = counted_points(case)
+        if not points or self._small is None:
+            return None
+        rules = RulesJudge(self._corpus.lexicon(principal=OWNER), self._corpus.sources)
+        judge = ModelJudge(self._small, meter=meter, rules=rules, sources=self._corpus.sources)
+        opinions = await asyncio.gather(*(judge.support(point, [answer_text(answer)]) for point in points))
+        return sum(opinion.verdict == "supported" for opinion in opinions) / len(points)
 
 
 class _Purse:
@@ -456,13 +489,21 @@ class _Journal:
     """Finished runs of an evaluation on disk, so that a stopped one goes on. One file per set of cases and variants."""
 
     def __init__(
-        self, config: Config, cases: Sequence[Case], columns: Sequence[Variant], *, repeat: int, fresh: bool
+        self,
+        config: Config,
+        cases: Sequence[Case],
+        columns: Sequence[Variant],
+        *,
+        repeat: int,
+        fresh: bool,
+        judge: bool,
     ) -> None:
         spec = {
             "cases": [case.to_dict() for case in cases],
             "variants": [asdict(column) for column in columns],
             "repeat": repeat,
             "budget": asdict(config.budget),
+            "judge": judge,
             "metrics": sorted(BY_NAME),
         }
         mark = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
@@ -491,19 +532,18 @@ class _Journal:
 # Runs in production -------------------------------------------------------------------------------------------------
 
 
-def score_recorded(config: Config, *, since: float | None = None, limit: int = 10_000) -> tuple[CaseRun, ...]:
-    """The metrics that need no gold, over recorded runs (the newest first). `since`: seconds since the epoch."""
+def recorded(config: Config, *, since: float | None = None, limit: int = 10_000) -> Evaluation:
+    """The metrics that need no gold over recorded runs, by mode. `since`: seconds since the epoch; None means all."""
     store = RunStore(config.state / "runs.sqlite")
-    if not store.path.exists():
-        return ()
-    scored: list[CaseRun] = []
-    for line in store.list(limit):
+    runs: dict[str, list[CaseRun]] = {}
+    cases: list[Case] = []
+    for line in store.list(limit) if store.path.exists() else ():
         if since is not None and line.created < since:
             break
         record = store.get(line.run_id)
-        seen = Observation(answer=record.answer, reads=stretches(record.events))
-        values = score(seen)
-        scored.append(
+        values = score(Observation(answer=record.answer, reads=stretches(record.events)))
+        cases.append(Case(id=line.run_id, question=line.question))
+        runs.setdefault(line.mode, []).append(
             CaseRun(
                 case=line.run_id,
                 variant=line.mode,
@@ -514,4 +554,9 @@ def score_recorded(config: Config, *, since: float | None = None, limit: int = 1
                 metrics={m.name: None if m.gold else values[m.name] for m in METRICS},
             )
         )
-    return tuple(scored)
+    results = tuple(
+        VariantResult(variant=Variant(name=mode, mode=mode, model="as recorded"), runs=tuple(found))
+        for mode, found in sorted(runs.items())
+    )
+    spent = math.fsum(run.metrics.get("dollars") or 0.0 for found in runs.values() for run in found)
+    return Evaluation(cases=tuple(cases), results=results, dollars=spent)
