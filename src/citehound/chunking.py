@@ -95,12 +95,18 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _row_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """Each block by itself, which is a row with its header; what is short and above it (the sheet's name) goes along."""
+    """Each block by itself, which is a row with its header; what is short and above it (the sheet's name) goes along.
+
+    Pieces of a long record have its first line, which mostly names it, where the others have a table's header.
+    """
     open_start = start
     for at, to in _split(_BLANK_LINE, text, start, end):
         if "\n" not in text[at:to].strip() and " | " not in text[at:to] and count_words(text[open_start:to]) < 40:
             continue
-        yield from _pieces(text, open_start, to)
+        first, _, more = text[at:to].strip().partition("\n")
+        name = first[:200] if more and " | " not in first else ""
+        for number, (begin, end_of, header) in enumerate(_pieces(text, open_start, to)):
+            yield begin, end_of, header or (name if number else "")
         open_start = to
     yield from _pieces(text, open_start, end)
 
