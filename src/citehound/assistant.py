@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from .events import Answered, ClaimChecked, Emit, Event, GapDeclared, RunStarted
 from .evidence import Evidence, Ledger
 from .index import OWNER, Principal
 from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
-from .rendering import render_text
+from .rendering import render_survey, render_text
 from .runs import RunStore, new_run_id
 from .tracing import run_span
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from .judge import Judge
     from .loop import Outcome
     from .routing import Task
+    from .survey import Survey
 
-MODES = ("auto", "direct", "single", "hops", "agent")
-_LATER = ("research",)
+MODES = ("auto", "direct", "single", "hops", "agent", "research")
 MAX_QUESTION = 8000
 NO_DOCUMENT = "No document was used for this answer."
 
@@ -102,11 +103,13 @@ class Assistant:
         max_seconds: float | None = None,
         max_hops: int | None = None,
         prefetch: bool | None = None,
+        survey: Survey | None = None,
         emit: Emit | None = None,
     ) -> Answer:
         """Answers `question` and records the run. None takes a limit from the configuration; `math.inf` lifts it.
 
-        `prefetch` puts a first retrieval into the prompt of the `agent` mode.
+        `prefetch` puts a first retrieval into the prompt of the `agent` mode; `survey` is the table that the `research`
+        mode is to fill, where it is not to be read from the question (see the method `survey`).
 
         Raises UsageError (wrong mode, limits or configuration) and IndexUnusable before anything is spent. A tool or
         model that fails raises nothing: the answer says so. A cancelled run is recorded as a partial, then the
@@ -141,7 +144,9 @@ class Assistant:
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
-                answer = await run.run(corpus, self.config, max_hops=max_hops, prefetch=prefetch)
+                answer = await run.run(
+                    corpus, self.config, max_hops=max_hops, prefetch=prefetch, survey=survey
+                )
             except asyncio.CancelledError:
                 await asyncio.shield(asyncio.to_thread(self._save, run, run.cancelled(corpus)))
                 raise
@@ -176,6 +181,75 @@ class Assistant:
                 max_seconds=max_seconds,
                 max_hops=max_hops,
                 prefetch=prefetch,
+                emit=emit,
+            )
+        )
+
+    async def survey(
+        self,
+        question: str,
+        *,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        columns: Sequence[str] = (),
+        max_steps: int | None = None,
+        max_dollars: float | None = None,
+        max_seconds: float | None = None,
+        emit: Emit | None = None,
+    ) -> Answer:
+        """Asks the same of every document of a source and gives a table: `Answer.rows`, and Markdown in `Answer.text`.
+
+        Source, filters and columns are taken from the question where they are not given ("which contracts of Alpha
+        lack an incident deadline?"). Raises UsageError when it names no documents, or a source or filter that there
+        is not; for the rest see `ask`.
+        """
+        from .survey import survey_of
+
+        text = _checked_question(question)
+        corpus = await asyncio.to_thread(lambda: self.corpus)
+        found = await asyncio.to_thread(
+            survey_of,
+            text,
+            corpus=corpus,
+            principal=self._principal,
+            source=source,
+            filters=filters,
+            columns=columns,
+        )
+        if found is None:
+            raise UsageError("the question names no documents to ask: give source=…, or ask 'which <documents> …'")
+        return await self.ask(
+            text,
+            mode="research",
+            max_steps=max_steps,
+            max_dollars=max_dollars,
+            max_seconds=max_seconds,
+            survey=found,
+            emit=emit,
+        )
+
+    def survey_sync(
+        self,
+        question: str,
+        *,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        columns: Sequence[str] = (),
+        max_steps: int | None = None,
+        max_dollars: float | None = None,
+        max_seconds: float | None = None,
+        emit: Emit | None = None,
+    ) -> Answer:
+        """`survey` for callers without an event loop."""
+        return asyncio.run(
+            self.survey(
+                question,
+                source=source,
+                filters=filters,
+                columns=columns,
+                max_steps=max_steps,
+                max_dollars=max_dollars,
+                max_seconds=max_seconds,
                 emit=emit,
             )
         )
@@ -257,7 +331,13 @@ class _Run:
         self._send(event)
 
     async def run(
-        self, corpus: Corpus, config: Config, *, max_hops: int | None = None, prefetch: bool | None = None
+        self,
+        corpus: Corpus,
+        config: Config,
+        *,
+        max_hops: int | None = None,
+        prefetch: bool | None = None,
+        survey: Survey | None = None,
     ) -> Answer:
         from .loop import Outcome
         from .routing import STRATEGIES, Task
@@ -280,6 +360,7 @@ class _Run:
             max_hops=max_hops,
             prefetch=prefetch,
             judge=self._judge,
+            survey=survey,
         )
         try:
             done = await STRATEGIES[self._requested](task)
@@ -330,7 +411,9 @@ class _Run:
                 f"the outcome of a request is unknown: its worst case of ${spent.reserved:.4f} is counted as spent"
             )
         text = outcome.text.strip() if outcome.text else ""
-        if not text and (outcome.claims or outcome.missing):
+        if outcome.rows:
+            text = render_survey(outcome.rows, outcome.claims, outcome.missing)
+        elif not text and (outcome.claims or outcome.missing):
             text = render_text(outcome.claims, outcome.missing)
         reason: StopReason = outcome.stop_reason
         direct = outcome.text is not None and bool(text) and not outcome.claims
@@ -366,6 +449,7 @@ class _Run:
             ),
             warnings=tuple(warnings),
             run_id=self.id,
+            rows=outcome.rows,
         )
         for number, claim in enumerate(answer.claims, start=1):
             self.emit(ClaimChecked(number=number, claim=claim))
@@ -398,8 +482,6 @@ def _checked_question(question: str) -> str:
 
 
 def _checked_mode(mode: str) -> None:
-    if mode in _LATER:
-        raise UsageError(f"mode {mode!r} is not built yet: use one of {', '.join(map(repr, MODES))}")
     if mode not in MODES:
         raise UsageError(f"no mode {mode!r}: use one of {', '.join(map(repr, MODES))}")
 

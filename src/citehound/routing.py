@@ -23,7 +23,9 @@ from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
 from .loop import Conversation, Limits, Outcome, converse
 from .models import OFFLINE, OpenedModel
 from .prompts import direct_instructions
+from .research import run_research
 from .single import Retrieved, retrieve, run_single
+from .survey import Survey, run_survey, survey_of
 from .toolbox import Toolbox
 
 JUDGE_SHARE = 0.2
@@ -57,6 +59,7 @@ class Task:
         max_hops: int | None = None,
         prefetch: bool | None = None,
         judge: Judge | None = None,
+        survey: Survey | None = None,
     ) -> None:
         self.question = question
         self.config = config
@@ -69,6 +72,7 @@ class Task:
         self.emit = emit
         self.max_hops = config.budget.max_hops if max_hops is None else max_hops
         self.prefetch = config.agent.prefetch if prefetch is None else prefetch
+        self.survey = survey
         self._given = judge
         self._rules: RulesJudge | None = None
         self._judge: Judge | None = None
@@ -163,6 +167,28 @@ async def agent(task: Task) -> Done:
     return Done(outcome=outcome, mode="agent", route=route)
 
 
+async def research(task: Task) -> Done:
+    """A survey where one is given or asked for; else sub-agents and a lead; `hops` where the model has no tools."""
+    survey = task.survey or await _survey_of(task)
+    if survey is not None:
+        return await _survey(task, survey, why="asked for")
+    if not task.model.tools:
+        why = f"asked for research; {task.model.name} cannot call tools, so it was hops"
+        return Done(outcome=await _hops(task), mode="hops", route=why)
+    judge = await asyncio.to_thread(task.judge)
+    outcome = await run_research(task.conversation(), corpus=task.corpus, principal=task.principal, judge=judge)
+    return Done(outcome=outcome, mode="research", route="asked for")
+
+
+async def _survey_of(task: Task) -> Survey | None:
+    return await asyncio.to_thread(survey_of, task.question, corpus=task.corpus, principal=task.principal)
+
+
+async def _survey(task: Task, survey: Survey, *, why: str) -> Done:
+    outcome = await run_survey(task.conversation(), corpus=task.corpus, principal=task.principal, survey=survey)
+    return Done(outcome=outcome, mode="research", route=f"{why}; the same is asked of {survey.described}")
+
+
 # direct
 
 
@@ -236,10 +262,9 @@ async def decide(question: str, signals: Signals, *, judge: Judge, rules: RulesJ
 async def _searched(task: Task, signals: Signals, route: Route, *, why: str) -> Done:
     """Answers by the route's strategy, never without documents."""
     if route.mode == "research":
-        survey = SURVEY.get("survey")
-        if survey is not None and task.model.tools:
-            done = await survey(task)
-            return replace(done, route=why)
+        survey = await _survey_of(task)
+        if survey is not None:
+            return await _survey(task, survey, why=why)
         route = replace(route, mode="agent")
     if route.mode == "agent":
         if not task.model.tools:
@@ -307,6 +332,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "single": single,
     "hops": hops,
     "agent": agent,
+    "research": research,
 }
 """Mode to what carries it out."""
-SURVEY: dict[str, Strategy] = {}

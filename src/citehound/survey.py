@@ -79,7 +79,14 @@ class Survey:
     things: str = "documents"
     """What the question calls the documents."""
     titled: str | None = None
-    """Set where the things are known by a word of their titles only: its stem."""
+    """Set where the things are known by a word of their titles only: that word."""
+
+    @property
+    def described(self) -> str:
+        """Which documents, in words: 'contracts (supplier: Alpha)'."""
+        return ", ".join(
+            s.source + "".join(f" ({key}: {value})" for key, value in s.filters.items()) for s in self.selections
+        )
 
 
 _OF = r"(?:\s+(?:one\s+)?(?:of|von|van|de|di|dei|delle|des|d[aeo]s)\b)?"
@@ -629,7 +636,7 @@ def _outcome(
     )
     if not documents:
         table.missing.append(
-            Gap(what=conversation.question, reason=f"no document of {_places(survey)} is current and fits the filters")
+            Gap(what=conversation.question, reason=f"no document of {survey.described} is current and fits the filters")
         )
     tried = [unit.result for unit in units if unit.result is not None]
     if stop == "answered" and tried and not any(result.drafted for result in tried):
@@ -642,10 +649,6 @@ def _outcome(
         warnings=_warnings(conversation, units),
         rows=rows,
     )
-
-
-def _places(survey: Survey) -> str:
-    return ", ".join(s.source + "".join(f" ({k}: {v})" for k, v in s.filters.items()) for s in survey.selections)
 
 
 def _cell(unit: _Unit, stop: StopReason, table: _Table) -> Cell:
