@@ -10,6 +10,7 @@
     │   ├── IndexCorrupt
     │   ├── IndexTooNew
     │   └── IndexLocked
+    ├── EmbeddingFailed       texts could not be made into vectors
     ├── ParseError            one file could not be read (reported, never ends a sync)
     └── RunError              a run failed as a whole
         └── BudgetExceeded    a reservation does not fit; carries the limit that refused
@@ -58,6 +59,10 @@ class IndexTooNew(IndexUnusable):
 
 class IndexLocked(IndexUnusable):
     """Another process is writing the index."""
+
+
+class EmbeddingFailed(CitehoundError):
+    """The embedder could not be reached, or gave something else than vectors."""
 
 
 class ParseError(CitehoundError):

@@ -53,6 +53,57 @@ class Near:
     cosine: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExplainedTerm:
+    """A word of a query, as it was searched."""
+
+    term: str
+    stems: tuple[str, ...]
+    passages: int
+    """In how many it occurs."""
+    left_out: str | None = None
+    """Why it was not searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Considered:
+    """A passage that a search looked at."""
+
+    document: str
+    section: str | None
+    ordinal: int
+    score: float
+    words: float | None
+    """Score by words; None where they did not bring it."""
+    words_rank: int | None
+    cosine: float | None
+    dense_rank: int | None
+    """None where it is not among the nearest."""
+    verdict: str
+    """'hit 3', or why it was cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """How a search came to its hits."""
+
+    query: str
+    terms: tuple[ExplainedTerm, ...]
+    """Rarest first."""
+    source: str | None
+    filters: tuple[tuple[str, str], ...]
+    only_current: bool
+    notes: tuple[str, ...]
+    dense: str | None
+    """The embedder; None where words alone were searched."""
+    dense_weight: float
+    floor: float
+    words_only: bool
+    """The query has too few words for vectors to bring passages of their own."""
+    considered: tuple[Considered, ...]
+    """Best first, with what was cut."""
+
+
 class Lexicon(Protocol):
     """What the offline model may know of the corpus: frequencies, names and values, no text."""
 
@@ -118,6 +169,21 @@ class Index(Protocol):
         per_document: int = 2,
     ) -> SearchResult:
         """The best `k` chunks, at most `per_document` of each document. An unknown filter gives no hits and a note."""
+        ...
+
+    def explain(
+        self,
+        query: str,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 6,
+        per_document: int = 2,
+    ) -> Explanation:
+        """How `search` with the same arguments comes to its hits."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors | None:

@@ -6,6 +6,7 @@ On disk (`folder`):
     documents.db       SQLite: documents with text, sections and chunks (compressed, each row with its checksum),
                        file states, and a log of changes whose number `indexed_seq` says how far tantivy has come
     terms/             the tantivy index: derived, can always be made again from documents.db
+    vectors/           the passages' vectors (see vectors.py): derived too
 
 How the two stores stay one: a change is committed to SQLite first, with a number in the log. Then tantivy commits, then
 `indexed_seq` is set. Whoever opens the index and finds numbers above `indexed_seq` replays them, which is idempotent.
@@ -27,7 +28,7 @@ import threading
 import zlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -40,29 +41,42 @@ from tantivy import Occur, Query
 
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section, Stated
 from ..embedding import Embedder, Vectors
-from ..errors import IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
+from ..errors import EmbeddingFailed, IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
-from . import FileState, IndexEntry, Near, Principal
+from . import Considered, ExplainedTerm, Explanation, FileState, IndexEntry, Near, Principal, vectors
 from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
+from .functionwords import FUNCTION_WORDS
+from .fusion import Candidate, Weights, fuse
 from .links import Wording, calls, key_of, pack, unpack, wording
 from .locking import WriteLock
 from .trail import EmbeddedTrail, Head
 from .versions import CURRENT, Currency, Named, Names, currencies, state_of
 
-FORMAT = 1
+FORMAT = 2
 REBUILD = "run `citehound index --rebuild`"
 SNIPPET = 300
 FALLBACK_LANGUAGE = "en"
 """How a text is stemmed whose language is neither given, detected nor configured. Queries are stemmed this way too."""
 
-_BOOSTS = (("title", 1.6), ("context", 1.2), ("body", 1.0), ("meta", 0.6))
+_BOOSTS = (("all", 1.0), ("meta", 0.6))
+_TITLE_COUNTS = 3
+"""So often a title stands in the field `all`, beside section path and text. More fields, each with a length and
+frequencies of its own, were worse on every set (docs/decisions/0021-dense.md)."""
 _EXACT_BOOST = 0.4
 _MAX_TERMS = 40
 _MOST_COLLECTED = 20_000
 _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
-_ORDINAL_BITS = 24
+_ORDINAL_BITS = vectors.ORDINAL_BITS
+_ORDINAL = (1 << _ORDINAL_BITS) - 1
+_CANDIDATES = 100
+"""So many passages each leg brings at least, where there are two."""
+_BOILERPLATE = 5
+"""A text that stands so often in a source is taken for one that is repeated,"""
+_BOILERPLATE_COSTS = 0.3
+"""and loses this share of its score by words where it stands in every document."""
+_EMBEDDED_AT_ONCE = 2000
 _CACHED_CHARS = 32_000_000
 _CACHED_WORDINGS = 30_000
 """Passages whose words are kept at hand."""
@@ -183,6 +197,8 @@ class _Catalog:
     by_row: Mapping[int, _Head]
     languages: tuple[str, ...]
     passages: int
+    documents: Mapping[str, int]
+    """How many there are by source."""
     names: Names
     currencies: Mapping[str, Currency]
     today: date
@@ -203,21 +219,67 @@ class _Catalog:
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
-    """What a reader sees: both stores at one `seq`."""
+    """What a reader sees: all stores at one `seq`."""
 
     seq: int
     searcher: tantivy.Searcher
     catalog: _Catalog
+    state: str = ""
+    """What `documents.db` said of the vectors."""
+    view: vectors.View | None = None
+    """None without vectors of this embedder."""
+    masks: dict[tuple[Any, ...], vectors.Mask] = field(default_factory=dict[tuple[Any, ...], vectors.Mask])
+    """Which vectors the searches of late could look at."""
+    repeated: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    """What a text's score counts, by source and hash, as far as asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Weighed:
+    """A term of a query."""
+
+    term: QueryTerm
+    weight: float
+    passages: int
+    """In how many it occurs."""
+    function_word: bool
+    why: str | None
+    """Why it is not searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Legs:
+    """What a search looks for, in words and as a vector."""
+
+    terms: list[tuple[QueryTerm, float]]
+    words: Query | None
+    vector: Vectors | None
+    mask: vectors.Mask | None
+    words_only: bool
+    explained: list[ExplainedTerm]
+
+
+@dataclass(kw_only=True)
+class _Ranking:
+    taken: list[tuple[float, _Head, int, tuple[str, ...]]] = field(
+        default_factory=list[tuple[float, _Head, int, tuple[str, ...]]]
+    )
+    """(score, document, ordinal, other documents with the same passage), best first."""
+    gone: set[str] = field(default_factory=set[str])
+    """Documents that do not hold today and would have been among them."""
+    judged: list[tuple[Candidate, str]] = field(default_factory=list[tuple[Candidate, str]])
+    """What became of every candidate; empty unless asked for."""
 
 
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
-    for name, _ in _BOOSTS:
+    for name in ("all", "title", "body", "meta"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     builder.add_text_field("any", tokenizer_name="whitespace", index_option="basic")
     builder.add_text_field("filter", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("document", tokenizer_name="raw", index_option="basic")
     builder.add_unsigned_field("chunk", fast=True)
+    builder.add_unsigned_field("text", fast=True)
     return builder.build()
 
 
@@ -227,6 +289,16 @@ def _source_term(source: str) -> str:
 
 def _value_term(key: str, value: str) -> str:
     return f"key\x1f{fold_value(key)}\x1f{fold_value(value)[:200]}"
+
+
+def _text_hash(text: str) -> int:
+    """The same for texts of the same words."""
+    words = " ".join(fold(text).split())
+    return int.from_bytes(hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
+
+
+def _text_term(source: str, same: int) -> str:
+    return f"text\x1f{source}\x1f{same:x}"
 
 
 _HELD = "state\x1fcurrent"
@@ -262,6 +334,7 @@ class EmbeddedIndex:
         lock_seconds: float = 10.0,
         language: str | None = None,
         embedder: Embedder | None = None,
+        weights: Weights | None = None,
         today: Callable[[], date] = date.today,
     ) -> None:
         """Opens the index in `folder`; with `write`, creates it and holds the write lock until `close`.
@@ -273,9 +346,12 @@ class EmbeddedIndex:
         self._warnings: tuple[str, ...] = ()
         self._language = language
         self._embedder = embedder
+        self._weights = weights if weights is not None else Weights()
+        self._to_embed: list[tuple[int, str]] = []
         self._today = today
         self._db_path = folder / "documents.db"
         self._terms = folder / "terms"
+        self._vectors = folder / "vectors"
         self._manifest = folder / "manifest.json"
         self._lock = WriteLock(folder.parent / f"{folder.name}.lock")
         self._mutex = threading.RLock()
@@ -336,10 +412,22 @@ class EmbeddedIndex:
             self._create()
         manifest = self._read_manifest()
         self._verify(manifest, thorough=True)
-        self._write_manifest({**manifest, "clean": False})
+        if manifest["format"] < FORMAT:
+            self._renew_terms()
+        self._write_manifest({**manifest, "format": FORMAT, "clean": False})
         self._connect(write=True)
         self._link_old()
         self._replay()
+        with _corrupt_if_broken():
+            vectors.sweep(self._vectors, _vector_state(self._require_writer()))
+
+    def _renew_terms(self) -> None:
+        """The index of terms has another form than of old: `_replay` makes it again, from what is stored."""
+        with _corrupt_if_broken(), contextlib.closing(sqlite3.connect(self._db_path, isolation_level=None)) as db:
+            db.execute("INSERT INTO log (document) SELECT id FROM documents")
+        shutil.rmtree(self._terms, ignore_errors=True)
+        self._terms.mkdir(exist_ok=True)
+        tantivy.Index(_schema(), path=str(self._terms))
 
     def _create(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -362,6 +450,8 @@ class EmbeddedIndex:
         if not self.exists(self.folder):
             raise IndexUnusable("there is no index yet; run `citehound index`")
         manifest = self._read_manifest()
+        if manifest["format"] < FORMAT:
+            raise IndexUnusable("the index is of an older version; run `citehound index`, which brings it up to date")
         if not manifest["clean"] and self._recover():
             manifest = self._read_manifest()
         thorough = bool(manifest["clean"])
@@ -499,6 +589,8 @@ class EmbeddedIndex:
         for path in sorted(self._terms.iterdir()):
             if path.is_file() and not path.name.endswith(".lock"):
                 names.append(f"terms/{path.name}")
+        if self._vectors.exists():
+            names.extend(f"vectors/{path.name}" for path in sorted(self._vectors.iterdir()))
         return names
 
     def _verify(self, manifest: dict[str, Any], *, thorough: bool) -> None:
@@ -529,8 +621,11 @@ class EmbeddedIndex:
                 for row in db.execute("SELECT id, source, head, body, checksum FROM documents"):
                     if _crc(*row[:4]) != row[4]:
                         raise IndexCorrupt(f"the stored document {row[0]!r} is damaged; {REBUILD}")
+                state = _vector_state(db)
             finally:
                 db.close()
+        if state is not None:
+            vectors.verify(self._vectors, state)
         for name in self._referenced():
             if not _footer_holds(self._terms / name):
                 raise IndexCorrupt(f"the checksum of {str(self._terms / name)!r} does not hold; {REBUILD}")
@@ -646,6 +741,9 @@ class EmbeddedIndex:
         return self._writer
 
     def _put_terms(self, row: int, document: Document, chunks: Iterable[Chunk]) -> None:
+        chunks = tuple(chunks)
+        if self._embedder is not None:
+            self._to_embed.extend(((row << _ORDINAL_BITS) | c.ordinal, embedded_text(document, c)) for c in chunks)
         writer = self._open_writer()
         writer.delete_documents_by_term("document", document.id)
         language = self._language_of(document.language)
@@ -661,18 +759,22 @@ class EmbeddedIndex:
             marks.extend(_value_term(key, part) for part in _parts(value))
         for chunk in chunks:
             body = analyse(chunk.text, language)
-            context = analyse(chunk.context, language)
+            context = analyse(chunk.context.removeprefix(document.title), language)
             anything = common.union(body.stems, body.extras, context.stems, context.extras)
             record = tantivy.Document()
             record.add_text("body", " ".join(body.stems))
-            if not _only_heading(document, chunk):
+            only_heading = _only_heading(document, chunk)
+            if not only_heading:
                 record.add_text("title", title_terms)
-                record.add_text("context", " ".join(context.stems))
                 record.add_text("meta", meta_terms)
+            around = [*title.stems * _TITLE_COUNTS, *context.stems] if not only_heading else []
+            record.add_text("all", " ".join([*around, *body.stems]))
             record.add_text("any", " ".join(anything))
             record.add_text("document", document.id)
             record.add_unsigned("chunk", (row << _ORDINAL_BITS) | chunk.ordinal)
-            for mark in marks:
+            same = _text_hash(chunk.text)
+            record.add_unsigned("text", same)
+            for mark in (*marks, _text_term(document.source, same)):
                 record.add_text("filter", mark)
             writer.add_document(record)
 
@@ -719,8 +821,11 @@ class EmbeddedIndex:
                 writer, self._writer = self._writer, None
                 writer.commit()
                 writer.wait_merging_threads()
+            state = self._embed_pending(db)
             if top is not None:
                 db.execute("BEGIN IMMEDIATE")
+                if state is not None:
+                    db.execute("INSERT OR REPLACE INTO meta VALUES ('vectors', ?)", (state.packed(),))
                 db.execute("UPDATE meta SET value = ? WHERE key = 'indexed_seq'", (str(top),))
                 db.execute("DELETE FROM log WHERE seq <= ?", (top,))
                 db.execute("COMMIT")
@@ -768,6 +873,104 @@ class EmbeddedIndex:
         with self._mutex, _corrupt_if_broken():
             return [r[0] for r in self._database().execute("SELECT DISTINCT source FROM files ORDER BY source")]
 
+    # -- vectors
+
+    def _embed_pending(self, db: sqlite3.Connection) -> vectors.State | None:
+        """Writes the vectors of what was added; they hold once the state that is given is committed.
+
+        An embedder that fails leaves them out: `embed_missing` makes up for it, and says why."""
+        pending, self._to_embed = self._to_embed, []
+        if self._embedder is None or not pending:
+            return None
+        state = _vector_state(db)
+        if state is None:
+            state = vectors.fresh(self._embedder)
+        elif not state.fits(self._embedder):
+            return None  # those of another embedder go when all are made anew
+        try:
+            made = self._embedder.embed([text for _, text in pending])
+        except EmbeddingFailed:
+            return None
+        return vectors.append(self._vectors, state, [key for key, _ in pending], made)
+
+    def embed_missing(self, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+        """Gives every passage its vector: all of them where the embedder has changed, else those that have none.
+
+        `progress` is told how many of how many passages are done. Gives that number. What is done stays done when it
+        is interrupted. Raises EmbeddingFailed."""
+        if self._embedder is None:
+            return 0
+        with self._mutex, _corrupt_if_broken():
+            db = self._require_writer()
+            self._commit()
+            state = _vector_state(db)
+            if state is None or not state.fits(self._embedder):
+                state = vectors.fresh(self._embedder)
+            known = set(vectors.View(self._vectors, state, live=()).rows.tolist())
+            heads = db.execute("SELECT row, head FROM documents ORDER BY row").fetchall()
+            missing = [(row, n) for row, head in heads if row not in known and (n := json.loads(head)["passages"])]
+            total, done = sum(n for _, n in missing), 0
+            keys: list[int] = []
+            texts: list[str] = []
+            for at, (row, _) in enumerate(missing):
+                stored = self._load(row)
+                for chunk in stored.chunks if stored is not None else ():
+                    assert stored is not None
+                    keys.append((row << _ORDINAL_BITS) | chunk.ordinal)
+                    texts.append(embedded_text(stored.document, chunk))
+                if len(keys) >= _EMBEDDED_AT_ONCE or at == len(missing) - 1:
+                    state = vectors.append(self._vectors, state, keys, self._embedder.embed(texts))
+                    self._hold(db, state)
+                    done += len(keys)
+                    progress(done, total)
+                    keys, texts = [], []
+            self._compact(db, state)
+            return done
+
+    def _compact(self, db: sqlite3.Connection, state: vectors.State) -> None:
+        """Writes the vectors anew when most of them are of documents that are gone; removes what does not hold."""
+        held = _vector_state(db)
+        if held is not None and held.generation == state.generation and state.count > 2000:
+            rows = (row for (row,) in db.execute("SELECT row FROM documents"))
+            view = vectors.View(self._vectors, state, live=rows)
+            if view.dead > state.count // 2:
+                state = vectors.rewritten(self._vectors, view)
+                self._hold(db, state)
+        vectors.sweep(self._vectors, _vector_state(db))
+
+    def _hold(self, db: sqlite3.Connection, state: vectors.State) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('vectors', ?)", (state.packed(),))
+        db.execute("COMMIT")
+
+    def _view(self, state: vectors.State, catalog: _Catalog) -> vectors.View | None:
+        if self._embedder is None:
+            return None
+        if not state.fits(self._embedder):
+            self._warn(
+                f"the vectors of this index are by {state.name!r} ({state.version}), not by {self._embedder.name!r}"
+                f" ({self._embedder.version}): words alone are searched until `citehound index` has made new ones"
+            )
+            return None
+        try:
+            return vectors.View(self._vectors, state, live=catalog.by_row)
+        except (OSError, ValueError) as error:
+            raise IndexCorrupt(f"the vectors of the index cannot be read ({error}); {REBUILD}") from error
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self._warnings:
+            self._warnings = (*self._warnings, warning)
+
+    def _rows(self, catalog: _Catalog, chosen: _Choice, *, source: str | None, only_current: bool) -> list[int]:
+        """Of the documents that a source, filters and currency leave."""
+        return [
+            head.row
+            for head in catalog.heads.values()
+            if (source is None or head.source == source)
+            and not (only_current and head.id in catalog.hidden)
+            and _matches(head, chosen)
+        ]
+
     # -- reading
 
     def _database(self) -> sqlite3.Connection:
@@ -781,14 +984,20 @@ class EmbeddedIndex:
             if not self._write:
                 self._reopen_if_replaced()
             db = self._database()
-            seq = int(db.execute("SELECT value FROM meta WHERE key = 'indexed_seq'").fetchone()[0])
+            told = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('indexed_seq', 'vectors')").fetchall())
+            seq, state = int(told["indexed_seq"]), str(told.get("vectors", ""))
             snapshot = self._snapshot
-            if snapshot is not None and snapshot.seq == seq and snapshot.catalog.today == self._today():
+            if (
+                snapshot is not None
+                and (snapshot.seq, snapshot.state) == (seq, state)
+                and snapshot.catalog.today == self._today()
+            ):
                 return snapshot
             assert self._index is not None
             self._index.reload()
             catalog = self._read_catalog(db)
-            snapshot = _Snapshot(seq=seq, searcher=self._index.searcher(), catalog=catalog)
+            view = self._view(vectors.State.unpacked(state), catalog) if state else None
+            snapshot = _Snapshot(seq=seq, searcher=self._index.searcher(), catalog=catalog, state=state, view=view)
             self._snapshot = snapshot
             return snapshot
 
@@ -849,6 +1058,7 @@ class EmbeddedIndex:
             by_row={h.row: h for h in heads.values()},
             languages=tuple(languages),
             passages=sum(h.passages for h in heads.values()),
+            documents=Counter(h.source for h in heads.values()),
             names=names,
             currencies=known,
             today=today,
@@ -885,23 +1095,18 @@ class EmbeddedIndex:
         chosen = _choose(catalog, source=source, filters=filters)
         if chosen.notes:
             return SearchResult(hits=(), notes=chosen.notes)
-        terms = self._weigh(look, query)
-        if not terms or k < 1:
+        legs = self._legs(look, query, chosen, source=source, documents=documents)
+        terms = legs.terms
+        if k < 1 or (legs.words is None and legs.vector is None):
             notes = () if query.strip() else ("the query is empty",)
             return SearchResult(hits=(), notes=notes)
-        marks = [mark for mark in chosen.marks if mark != catalog.everywhere]
-        scored = (Occur.Must, _scored(look.searcher, terms))
-        must: list[tuple[Occur, Query]] = [(Occur.Must, _mark(mark)) for mark in marks]
-        if documents is not None:
-            must.append((Occur.Must, Query.const_score_query(_one_of(_SCHEMA, documents), 0.0)))
-        wanted = Query.boolean_query([scored, *must]) if must else scored[1]
-        hits, hidden = self._collect(
-            look, wanted, k=k, per_document=max(1, per_document), only_current=only_current and bool(catalog.hidden)
+        ranking = self._collect(
+            look, legs, k=k, per_document=max(1, per_document), only_current=only_current and bool(catalog.hidden)
         )
         found: list[SearchHit] = []
         matchers: dict[str, Matcher[float]] = {}
         weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
-        for score, head, ordinal in hits:
+        for score, head, ordinal, copies in ranking.taken:
             stored = self._load(head.row)
             place = stored.place(ordinal) if stored is not None else None
             if stored is None or place is None:
@@ -922,33 +1127,110 @@ class EmbeddedIndex:
                     metadata=head.metadata,
                     start=start,
                     end=end,
-                    labels=currency.labels,
+                    labels=(*currency.labels, *(f"same text in {copy}" for copy in copies)),
                     ordinal=ordinal,
                 )
             )
-        return SearchResult(hits=tuple(found), hidden_superseded=hidden)
+        return SearchResult(hits=tuple(found), hidden_superseded=len(ranking.gone))
 
-    def embed(self, texts: Sequence[str]) -> Vectors | None:
-        """Queries as vectors of this index; None when it has none."""
-        return None if self._embedder is None else self._embedder.embed(texts, kind="query")
-
-    def nearest(
+    def explain(
         self,
-        vector: Vectors,
+        query: str,
         *,
         principal: Principal,
         source: str | None = None,
         filters: Mapping[str, str] | None = None,
         only_current: bool = True,
         documents: Sequence[str] | None = None,
-        k: int = 20,
-    ) -> Sequence[Near]:
-        """The `k` passages nearest to one row of `embed`, best first."""
-        return ()
+        k: int = 6,
+        per_document: int = 2,
+    ) -> Explanation:
+        """How `search` with the same arguments comes to its hits, and why what came near is none."""
+        look = self._look()
+        catalog = look.catalog
+        chosen = _choose(catalog, source=source, filters=filters)
+        legs = self._legs(look, query, chosen, source=source, documents=documents)
+        ranking = _Ranking(judged=[])
+        if not chosen.notes and k > 0 and (legs.words is not None or legs.vector is not None):
+            ranking = self._collect(
+                look,
+                legs,
+                k=k,
+                per_document=max(1, per_document),
+                only_current=only_current and bool(catalog.hidden),
+                judged=True,
+            )
+        considered: list[Considered] = []
+        for candidate, verdict in ranking.judged:
+            head = catalog.by_row[candidate.key >> _ORDINAL_BITS]
+            ordinal = candidate.key & _ORDINAL
+            stored = self._load(head.row)
+            place = stored.place(ordinal) if stored is not None else None
+            considered.append(
+                Considered(
+                    document=head.id,
+                    section=place[0] if place is not None else None,
+                    ordinal=ordinal,
+                    score=round(candidate.score, 4),
+                    words=candidate.words,
+                    words_rank=candidate.words_rank,
+                    cosine=candidate.cosine,
+                    dense_rank=candidate.dense_rank,
+                    verdict=verdict,
+                )
+            )
+        return Explanation(
+            query=query,
+            terms=tuple(legs.explained),
+            filters=chosen.wanted,
+            source=source,
+            only_current=only_current,
+            notes=chosen.notes,
+            dense=None if legs.vector is None or self._embedder is None else self._embedder.name,
+            dense_weight=self._weights.dense,
+            floor=self._weights.floor,
+            words_only=legs.words_only,
+            considered=tuple(considered),
+        )
 
-    def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
-        """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
-        return np.zeros((len(vectors), len(passages)), dtype=np.float32)
+    def _legs(
+        self,
+        look: _Snapshot,
+        query: str,
+        chosen: _Choice,
+        *,
+        source: str | None,
+        documents: Sequence[str] | None,
+    ) -> _Legs:
+        """What each way of searching is to look for."""
+        weighed = self._weigh(look, query)
+        terms = [(w.term, w.weight) for w in weighed if w.why is None]
+        wanted: Query | None = None
+        if terms:
+            must: list[tuple[Occur, Query]] = [
+                (Occur.Must, _mark(mark)) for mark in chosen.marks if mark != look.catalog.everywhere
+            ]
+            if documents is not None:
+                must.append((Occur.Must, Query.const_score_query(_one_of(_SCHEMA, documents), 0.0)))
+            scored = _scored(look.searcher, terms)
+            wanted = Query.boolean_query([(Occur.Must, scored), *must]) if must else scored
+        vector: Vectors | None = None
+        mask: vectors.Mask | None = None
+        if look.view is not None and query.strip() and not chosen.notes and (found := self.embed([query])) is not None:
+            vector = found[0]
+            mask = self._mask(look, chosen, source=source, only_current=False, documents=documents)
+        telling = sum(1 for w in weighed if not w.function_word and w.term.stems)
+        return _Legs(
+            terms=terms,
+            words=wanted,
+            vector=vector,
+            mask=mask,
+            words_only=telling < 2,
+            explained=[
+                ExplainedTerm(term=w.term.exact, stems=w.term.stems, passages=w.passages, left_out=w.why)
+                for w in weighed
+            ],
+        )
 
     def trail(
         self,
@@ -1072,62 +1354,172 @@ class EmbeddedIndex:
                     found.setdefault(key, []).append((row, weight))
         return found
 
-    def _weigh(self, look: _Snapshot, query: str) -> list[tuple[QueryTerm, float]]:
-        """The query's terms that occur at all, rarest first, without those that say nothing in a big index."""
+    def embed(self, texts: Sequence[str]) -> Vectors | None:
+        """Queries as vectors of this index; None when it has none."""
+        if self._embedder is None or self._look().view is None:
+            return None
+        try:
+            return self._embedder.embed(texts, kind="query")
+        except EmbeddingFailed as error:
+            self._warn(f"{error}: words alone were searched")
+            return None
+
+    def nearest(
+        self,
+        vector: Vectors,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 20,
+    ) -> Sequence[Near]:
+        """The `k` passages nearest to one row of `embed`, best first."""
+        look = self._look()
+        chosen = _choose(look.catalog, source=source, filters=filters)
+        if look.view is None or chosen.notes:
+            return ()
+        mask = self._mask(look, chosen, source=source, only_current=only_current, documents=documents)
+        found: list[Near] = []
+        for key, cosine in look.view.nearest(vector, k=k, mask=mask):
+            head = look.catalog.by_row[key >> _ORDINAL_BITS]
+            found.append(Near(document=head.id, ordinal=key & ((1 << _ORDINAL_BITS) - 1), cosine=cosine))
+        return found
+
+    def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
+        """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
+        look = self._look()
+        if look.view is None:
+            return np.zeros((len(vectors), len(passages)), dtype=np.float32)
+        heads = look.catalog.heads
+        rows = (heads[document].row if document in heads else 0 for document, _ in passages)
+        keys = [(row << _ORDINAL_BITS) | ordinal for row, (_, ordinal) in zip(rows, passages, strict=True)]
+        return look.view.cosines(vectors, keys)
+
+    def _mask(
+        self,
+        look: _Snapshot,
+        chosen: _Choice,
+        *,
+        source: str | None,
+        only_current: bool,
+        documents: Sequence[str] | None,
+    ) -> vectors.Mask | None:
+        """Which vectors a search may look at; None means all of them."""
+        catalog = look.catalog
+        assert look.view is not None
+        if documents is not None:
+            heads = (catalog.heads.get(document) for document in documents)
+            rows = {head.row for head in heads if head is not None}
+            return look.view.among(
+                rows.intersection(self._rows(catalog, chosen, source=source, only_current=only_current))
+            )
+        narrow = (source is not None and _source_term(source) != catalog.everywhere) or chosen.wanted
+        if not narrow and not (only_current and catalog.hidden):
+            return None
+        key = (source, chosen.wanted, only_current)
+        mask = look.masks.get(key)
+        if mask is None:
+            mask = look.view.among(self._rows(catalog, chosen, source=source, only_current=only_current))
+            if len(look.masks) < 32:
+                look.masks[key] = mask
+        return mask
+
+    def _weigh(self, look: _Snapshot, query: str) -> list[_Weighed]:
+        """The query's terms, rarest first; those that say nothing, or do not occur, say why they are left out."""
         total = max(1, look.searcher.num_docs)
-        found: list[tuple[int, QueryTerm]] = []
-        for term in query_terms(query, look.catalog.languages):
+        languages = look.catalog.languages
+        empty = frozenset[str]().union(*(FUNCTION_WORDS.get(code, ()) for code in languages))
+        found: list[_Weighed] = []
+        for term in query_terms(query, languages):
             known: dict[str, int] = {}
             for form in (*term.stems, term.exact):
                 known[form] = known.get(form) or look.searcher.doc_freq("any", form)
+            stems = tuple(s for s in term.stems if known[s])
             most = max(known.values())
-            if most:
-                stems_ = tuple(s for s in term.stems if known[s])
-                same = len(stems_) == len(term.stems)
-                found.append((most, term if same else QueryTerm(stems=stems_, exact=term.exact)))
-        found.sort(key=lambda pair: pair[0])
-        kept = found[:_MAX_TERMS]
-        if total > 1000:
-            telling = [pair for pair in kept if pair[0] < total * 0.2]
-            kept = telling if len(telling) >= 2 else kept
-        return [(term, 1.0 / (1.0 + 20.0 * most / total)) for most, term in kept]
+            found.append(
+                _Weighed(
+                    term=term if len(stems) == len(term.stems) or not most else replace(term, stems=stems),
+                    weight=1.0 / (1.0 + 20.0 * most / total),
+                    passages=most,
+                    function_word=term.exact in empty,
+                    why=None if most else "occurs nowhere",
+                )
+            )
+        found.sort(key=lambda w: w.passages)
+        left = [w for w in found if w.why is None]
+        empty_terms = {w.term for w in left if w.function_word}
+        common = {w.term for w in left if total > 1000 and w.passages >= total * 0.2}
+        for drop, why, least in (
+            (empty_terms, "a function word", 1),
+            (common, "in a fifth of all passages", 2),
+        ):
+            kept = [w for w in left if w.term not in drop]
+            if len(kept) >= least:
+                found = [replace(w, why=why) if w.why is None and w.term in drop else w for w in found]
+                left = kept
+        over = {w.term for w in left[_MAX_TERMS:]}
+        return [replace(w, why=f"more than {_MAX_TERMS} terms") if w.term in over else w for w in found]
 
     def _collect(
-        self, look: _Snapshot, query: Query, *, k: int, per_document: int, only_current: bool
-    ) -> tuple[list[tuple[float, _Head, int]], int]:
-        """(score, document, ordinal), best first, equal scores by document id and place; and how many documents that
-        do not hold today would have been among them. One search finds both: what holds is known here, not there."""
-        limit = max(32, k * 5)
+        self, look: _Snapshot, legs: _Legs, *, k: int, per_document: int, only_current: bool, judged: bool = False
+    ) -> _Ranking:
+        """The best passages, equal scores by document id and place, and which documents that do not hold today would
+        have been among them. One search finds both: what holds is known here, not there."""
+        view = look.view if legs.vector is not None else None
+        limit = max(32 if view is None else _CANDIDATES, k * 5)
         by_row = look.catalog.by_row
         hidden = look.catalog.hidden if only_current else frozenset[str]()
-        mask = (1 << _ORDINAL_BITS) - 1
         while True:
-            result = look.searcher.search(query, limit=limit, count=False)
-            pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
-            keys = cast("list[int]", look.searcher.fast_field_values("chunk", [address for _, address in pairs]))
-            rows = [(-round(score, 5), key, score) for (score, _), key in zip(pairs, keys, strict=True)]
-            if len({rounded for rounded, _, _ in rows}) < len(rows):
-                rows = [row for row in rows if row[1] >> _ORDINAL_BITS in by_row]
-                rows.sort(key=lambda row: (row[0], by_row[row[1] >> _ORDINAL_BITS].id, row[1]))
-            taken: list[tuple[float, _Head, int]] = []
-            gone: set[str] = set()
-            count: dict[int, int] = {}
-            lowest = 0.0
-            for rounded, key, score in rows:
-                if len(taken) >= k and rounded > lowest:
-                    break
-                head = by_row.get(key >> _ORDINAL_BITS)
-                if head is None:
-                    continue
-                if head.id in hidden:
-                    gone.add(head.id)
-                elif len(taken) < k and count.get(head.row, 0) < per_document:
-                    count[head.row] = count.get(head.row, 0) + 1
-                    taken.append((score, head, key & mask))
-                    lowest = rounded
-            if len(taken) >= k or len(pairs) < limit or limit >= _MOST_COLLECTED:
-                return taken, len(gone)
+            pairs: list[tuple[float, tantivy.DocAddress]] = []
+            if legs.words is not None:
+                result = look.searcher.search(legs.words, limit=limit, count=False)
+                pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
+            addresses = [address for _, address in pairs]
+            keys = cast("list[int]", look.searcher.fast_field_values("chunk", addresses)) if pairs else []
+            texts = cast("list[int]", look.searcher.fast_field_values("text", addresses)) if pairs else []
+            same = dict(zip(keys, texts, strict=True))
+            words = [
+                (key, score * self._repeated(look, by_row[key >> _ORDINAL_BITS].source, text))
+                for (score, _), key, text in zip(pairs, keys, texts, strict=True)
+                if key >> _ORDINAL_BITS in by_row
+            ]
+            words.sort(key=lambda w: (-round(w[1], 5), by_row[w[0] >> _ORDINAL_BITS].id, w[0]))
+            if view is not None and legs.vector is not None:
+                near = view.nearest(legs.vector, k=limit, mask=legs.mask)
+                known = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
+                candidates = fuse(
+                    words,
+                    near,
+                    cosines={key: float(cosine) for (key, _), cosine in zip(words, known, strict=True)},
+                    weights=self._weights,
+                    words_only=legs.words_only,
+                )
+                candidates.sort(key=lambda c: (-round(c.score, 5), by_row[c.key >> _ORDINAL_BITS].id, c.key))
+            else:
+                candidates = [
+                    Candidate(key=key, score=score, words=score, words_rank=at, cosine=None, dense_rank=None)
+                    for at, (key, score) in enumerate(words, start=1)
+                ]
+            ranking = _walk(
+                candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged
+            )
+            if len(ranking.taken) >= k or len(pairs) < limit or limit >= _MOST_COLLECTED:
+                return ranking
             limit *= 4
+
+    def _repeated(self, look: _Snapshot, source: str, same: int) -> float:
+        """What the score of a text counts that stands again and again in a source: less, the more of it has it."""
+        known = look.repeated.get((source, same))
+        if known is None:
+            times = look.searcher.doc_freq("filter", _text_term(source, same))
+            documents = look.catalog.documents.get(source, 1)
+            share = min(1.0, times / max(1, documents)) if times >= _BOILERPLATE else 0.0
+            known = 1.0 - _BOILERPLATE_COSTS * share
+            if len(look.repeated) < 200_000:
+                look.repeated[source, same] = known
+        return known
 
     def _load(self, row: int) -> _Stored | None:
         """The stored document of a row, or None when it has been replaced since."""
@@ -1191,11 +1583,7 @@ class EmbeddedIndex:
         matching = [
             head
             for head in catalog.heads.values()
-            if (source is None or head.source == source)
-            and all(
-                any(fold_value(part) == value for part in _parts(head.metadata.get(key, "")))
-                for key, value in chosen.wanted
-            )
+            if (source is None or head.source == source) and _matches(head, chosen)
         ]
         shown = [h for h in matching if not only_current or catalog.currency(h.id).current]
         return DocumentList(
@@ -1281,6 +1669,80 @@ def _only_heading(document: Document, chunk: Chunk) -> bool:
         return False
     text = fold_value(chunk.text)
     return text in (fold_value(section.title), fold_value(f"{section.number or ''} {section.title}"))
+
+
+def _walk(
+    candidates: Sequence[Candidate],
+    catalog: _Catalog,
+    same: Mapping[int, int],
+    *,
+    hidden: frozenset[str],
+    k: int,
+    per_document: int,
+    judged: bool,
+) -> _Ranking:
+    """Takes the best `k` of candidates that are in order, without copies, at most `per_document` of one document.
+
+    `same` says by key which texts are the same, where that is known."""
+    ranking = _Ranking()
+    count: Counter[int] = Counter()
+    seen: dict[tuple[object, ...], int] = {}
+    copies: dict[int, list[str]] = defaultdict(list)
+    taken: list[tuple[float, _Head, int]] = []
+    lowest = 0.0
+    for candidate in candidates:
+        rounded = -round(candidate.score, 5)
+        full = len(taken) >= k
+        if full and rounded > lowest and not judged:
+            break
+        head = catalog.by_row.get(candidate.key >> _ORDINAL_BITS)
+        if head is None:
+            continue
+        verdict = ""
+        text = same.get(candidate.key)
+        mark = None if text is None else (text, fold_value(head.title), _about(head.metadata))
+        if candidate.below_floor:
+            verdict = "cut: has none of the query's words, and is not near enough"
+        elif head.id in hidden:
+            if not full or rounded <= lowest:
+                ranking.gone.add(head.id)
+            verdict = f"cut: {'; '.join(catalog.currency(head.id).labels) or 'not current'}"
+        elif mark is not None and mark in seen:
+            number = seen[mark]
+            if taken[number][1].id != head.id:
+                copies[number].append(head.id)
+            verdict = f"cut: the same text as hit {number + 1}"
+        elif full:
+            verdict = f"cut: below the best {k}"
+        elif count[head.row] >= per_document:
+            verdict = f"cut: {per_document} of its document are hits already"
+        else:
+            if mark is not None:
+                seen[mark] = len(taken)
+            count[head.row] += 1
+            taken.append((candidate.score, head, candidate.key & _ORDINAL))
+            lowest = rounded
+            verdict = f"hit {len(taken)}"
+        if judged:
+            ranking.judged.append((candidate, verdict))
+    ranking.taken = [(*t, tuple(dict.fromkeys(copies[at]))) for at, t in enumerate(taken)]
+    return ranking
+
+
+def _about(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    """What two copies of one document have in common."""
+    return tuple(sorted((key, value) for key, value in metadata.items() if key not in _NOT_SEARCHED))
+
+
+def _vector_state(db: sqlite3.Connection) -> vectors.State | None:
+    found = db.execute("SELECT value FROM meta WHERE key = 'vectors'").fetchone()
+    return None if found is None else vectors.State.unpacked(found[0])
+
+
+def embedded_text(document: Document, chunk: Chunk) -> str:
+    """What of a passage goes into its vector: title and section path, then its text."""
+    context = chunk.context.removeprefix(document.title)
+    return f"{document.title}\n{context}\n{chunk.text}"
 
 
 # -- packing
@@ -1392,6 +1854,12 @@ class _Choice:
     """The same as (metadata key, folded value)."""
     notes: tuple[str, ...] = ()
     """Why nothing can match."""
+
+
+def _matches(head: _Head, chosen: _Choice) -> bool:
+    return all(
+        any(fold_value(part) == value for part in _parts(head.metadata.get(key, ""))) for key, value in chosen.wanted
+    )
 
 
 def _choose(catalog: _Catalog, *, source: str | None, filters: Mapping[str, str] | None) -> _Choice:

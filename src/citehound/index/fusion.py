@@ -1,0 +1,80 @@
+"""Brings the ranks of words and of vectors together; it searches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """How the two legs of a search count; chosen on dev data (docs/decisions/0021-dense.md)."""
+
+    dense: float = 0.5
+    """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1)."""
+    floor: float = 0.45
+    """A passage that has none of the query's words is a hit only with at least this cosine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A passage that one of the legs, or both, brought."""
+
+    key: int
+    score: float
+    """What it is ranked by."""
+    words: float | None
+    """Score by words; None when that leg did not bring it."""
+    words_rank: int | None
+    """From 1."""
+    cosine: float | None
+    dense_rank: int | None
+    """From 1; None when it is not among the nearest."""
+    below_floor: bool = False
+    """Not to be shown: near nothing, and without a word of the query."""
+
+
+def fuse(
+    words: Sequence[tuple[int, float]],
+    dense: Sequence[tuple[int, float]],
+    *,
+    cosines: Mapping[int, float],
+    weights: Weights,
+    words_only: bool = False,
+) -> list[Candidate]:
+    """Both legs' passages, best first, equal ones by key.
+
+    `words` and `dense` are (key, score), best first; `cosines` has those of every passage that words brought. With
+    `words_only` vectors change the order, and bring nothing of their own.
+    """
+    best = max((score for _, score in words), default=0.0) or 1.0
+    ranks = {key: at for at, (key, _) in enumerate(dense, start=1)}
+    found: list[Candidate] = []
+    for at, (key, score) in enumerate(words, start=1):
+        cosine = cosines.get(key, 0.0)
+        found.append(
+            Candidate(
+                key=key,
+                score=score / best + weights.dense * cosine,
+                words=score,
+                words_rank=at,
+                cosine=cosine,
+                dense_rank=ranks.get(key),
+            )
+        )
+    known = {key for key, _ in words}
+    for at, (key, cosine) in enumerate(dense, start=1):
+        if key not in known:
+            found.append(
+                Candidate(
+                    key=key,
+                    score=weights.dense * cosine,
+                    words=None,
+                    words_rank=None,
+                    cosine=cosine,
+                    dense_rank=at,
+                    below_floor=words_only or cosine < weights.floor,
+                )
+            )
+    found.sort(key=lambda c: (-round(c.score, 6), c.key))
+    return found
