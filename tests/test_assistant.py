@@ -76,6 +76,7 @@ def test_a_run_is_recorded_with_its_events(corpus: Corpus) -> None:
         "tool_called",
         "read",
         "step_started",
+        "claim",
         "verdict",
         "answer",
     ]

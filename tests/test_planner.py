@@ -245,7 +245,8 @@ def test_a_refused_quote_is_not_offered_again() -> None:
 
 def test_passages_in_the_prompt_count_as_read() -> None:
     prompt = 'Question: How much wine?\n\nPassages (JSON):\n{"passages": [{"document": "a/b", "text": "Six bottles."}]}'
-    question, given = split_prompt(prompt)
+    prompted = split_prompt(prompt)
+    question, given = prompted.question, prompted.texts
     assert question == "How much wine?"
     assert [(t.document, t.text) for t in given] == [("a/b", "Six bottles.")]
 

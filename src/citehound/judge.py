@@ -28,6 +28,7 @@ from .documents import Passage
 from .errors import BudgetExceeded
 from .index import Lexicon
 from .models import OpenedModel
+from .models.planner.draft import differing
 from .models.planner.plan import (
     Focus,
     Lead,
@@ -62,6 +63,7 @@ from .models.planner.words import (
     language_of,
     numbers,
     parts_asked,
+    quantities,
     stems,
     words,
 )
@@ -92,6 +94,8 @@ class Signals:
     """Sources whose names, descriptions or titles share words with the question, the closest first."""
     filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Source to the filter values that the question names."""
+    home: tuple[str, ...] = ()
+    """Sources whose one owner the question names: what is asked stands there."""
     parts: int = 1
     """Things asked."""
     comparison: bool = False
@@ -327,6 +331,7 @@ class RulesJudge:
             entities=entities,
             vocabulary=tuple(near),
             filters={name: dict(found) for name, found in focus.filters.items() if found},
+            home=tuple(sorted(focus.home)),
             parts=parts_asked(question),
             comparison=comparison and not (simple and is_yes_no(question) and not _COMPARISON.search(question)),
             change=(not simple and speaks_of_change(question)) or _past(question),
@@ -385,7 +390,7 @@ class RulesJudge:
             if part is not None and part not in missing:
                 missing.append(part)
                 why.append("no record of a change says anything of the rule")
-        if case.focus.judging and entity_sources(case.state, case.focus):
+        if case.focus.judging and entity_sources(case.state, case.focus) and not case.focus.home:
             own = set(entity_sources(case.state, case.focus))
             if not requirement_sentences(case.state, case.focus, case.scored, case.weigh):
                 missing.append("what is required")
@@ -461,7 +466,8 @@ class RulesJudge:
                 continue
             shared = stems(one.sentence.text, language=case.state.language) & terms
             linked = any(number in figures for number in numbers(one.sentence.text))
-            if len(shared) >= 2 or (linked and (shared or one.own >= 0.4)):
+            differs = differing(rule.sentence.text, one.sentence.text) is not None
+            if (linked and (len(shared) >= 2 or one.own >= 0.4)) or (differs and len(shared) >= 2 and one.own > 0):
                 return None
         return part
 
@@ -477,6 +483,8 @@ class RulesJudge:
         language = case.state.language
         usual = {fold(q) for q in tried}
         options: list[Reformulation] = []
+        if case.focus.change and not case.focus.simple:
+            options += self._of_change(case)
         if case.focus.change or case.focus.judging:
             options += [
                 _from_lead(lead)
@@ -498,12 +506,30 @@ class RulesJudge:
             for lead in leads(case.state, case.focus, case.weigh, self._names, case.scored)
             if lead.kind in ("title", "reference", "topic", "rare", "part")
         ]
-        if any(not self._answered(part, case) for part in missing) and case.focus.change:
-            options.sort(key=lambda o: o.why != "changelog")
         for option in options:
             if len(option.query.split()) >= 1 and fold(option.query) not in usual:
                 return option
         return Reformulation(query=" ".join(missing) or question, why="the missing part as it is asked")
+
+    def _of_change(self, case: _Read) -> list[Reformulation]:
+        """What a record of changes would say of the rule: its names, its figures and its own words."""
+        rule = rule_of(case.state, case.scored)
+        if rule is None:
+            return []
+        said = with_next(rule, case.scored)
+        asked = set(case.focus.weights)
+        language = case.state.language
+        marked = dict.fromkeys((*capitalised(said), *code_words(said)))
+        names = [name for name in marked if not stems(name, language=language) <= asked]
+        figures = [q.text for q in quantities(rule.sentence.text)]
+        terms = new_terms(rule.sentence.text, case.state, case.focus, case.weigh)
+        own = query_of(terms, rule.sentence.text, language=language, most=4)
+        home = source_of(rule.text.document)
+        kept = [s.name for s in self._sources if is_changelog(f"{s.name} {s.description}")]
+        logs = {source_of(d) for d, t in self._names.titles.items() if is_changelog(f"{d} {t}")}
+        sources = tuple(kept) or tuple(sorted(logs)) or (home,)
+        query = " ".join((*names[:3], *figures[:2], own))
+        return [Reformulation(query=query, sources=sources, only_current=False, why="changes of the rule")]
 
     def _of_parts(self, missing: Sequence[str], case: _Read) -> Reformulation:
         """The missing parts' own words, with the names and identifiers of the passage closest to the question."""

@@ -144,6 +144,9 @@ async def _hops(
     task: Task, *, sources: Sequence[SourceConfig] | None = None, first: Retrieved | None = None
 ) -> Outcome:
     judge = await asyncio.to_thread(task.judge)
+    if sources is None:
+        signals = await asyncio.to_thread(task.rules().signals, task.question)
+        sources = task.routed(signals.home)
     return await run_hops(
         task.conversation(),
         corpus=task.corpus,

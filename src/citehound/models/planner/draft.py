@@ -128,7 +128,7 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     if focus.judging and entity_sources(state, focus):
         _compare(draft, state, focus, weigh, scored)
     _absent_version(draft, state, names)
-    if focus.change and not draft.claims:
+    if focus.change and not focus.simple and not draft.claims:
         _changed(draft, state, focus, weigh, scored)
     if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, scored)

@@ -1008,6 +1008,10 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     weigh = Weights(lexicon, state.language)
     focus = focus_of(state, weigh, names)
     if not state.searches:
+        # A first retrieval that is in the prompt is often enough for one plain question.
+        prefetched = state.texts and not state.open_parts and focus.simple
+        if prefetched and covered(state, focus, weigh, scored_sentences(state, focus), least=0.3):
+            return []
         return first_searches(state, focus, weigh)
     scored = scored_sentences(state, focus)
     reads_left = MAX_READS - len(state.tried)

@@ -105,6 +105,8 @@ class State:
     rejections: tuple[str, ...] = ()
     """What the validator said of earlier drafts."""
     drafts: int = 0
+    open_parts: tuple[str, ...] = ()
+    """Parts of the question that the passages in the prompt are known to leave open."""
 
     def documents_read(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(t.document for t in self.texts))
@@ -225,6 +227,8 @@ def sources_of(tools: Iterable[ToolDefinition], lexicon: Lexicon, names: Names) 
             if key not in _FIXED
         }
         found.append(Source(name=name, tool=tool.name, description=tool.description or "", filters=filters))
+    if not found:  # Passages were given, no tools: the names of the corpus still tell what the question is about.
+        found = [Source(name=n, tool="", description="", filters=lexicon.values(n)) for n in names.sources]
     return tuple(found)
 
 
@@ -320,8 +324,9 @@ def read_state(
     seen: dict[tuple[str, str | None], Hit] = {}
     steps_left: int | None = None
     step = drafts = 0
-    question, given = split_prompt(prompt)
-    texts.extend(given)
+    prompted = split_prompt(prompt)
+    question = prompted.question
+    texts.extend(prompted.texts)
     for message in messages[begin:]:
         if isinstance(message, ModelResponse):
             step += 1
@@ -399,24 +404,41 @@ def read_state(
         steps=step,
         rejections=tuple(rejections),
         drafts=drafts,
+        open_parts=prompted.open_parts,
     )
 
 
 _PASSAGES = "\n\nPassages (JSON):\n"
+_OPEN = "not answered by them: "
+_APART = 100_000_000
 
 
-def split_prompt(prompt: str) -> tuple[str, tuple[Text, ...]]:
-    """The question, and the passages that a fixed first retrieval put into the prompt."""
+@dataclass(frozen=True, kw_only=True)
+class Prompted:
+    """The question, the passages that a fixed first retrieval put into the prompt, and what they leave open."""
+
+    question: str
+    texts: tuple[Text, ...] = ()
+    open_parts: tuple[str, ...] = ()
+
+
+def split_prompt(prompt: str) -> Prompted:
     question, _, rest = prompt.partition(_PASSAGES)
     question = question.strip().removeprefix("Question:").strip()
     given: tuple[Text, ...] = ()
+    open_parts: tuple[str, ...] = ()
     if rest.strip():
         try:
             shown: object = json.JSONDecoder().raw_decode(rest.strip())[0]
         except ValueError:
             shown = None
-        given = tuple(_text(row, step=0) for row in _rows(_mapping(shown).get("passages")))
-    return question, given
+        rows = _rows(_mapping(shown).get("passages"))
+        notes = _strings(_mapping(shown).get("notes"))
+        open_parts = tuple(n.removeprefix(_OPEN) for n in notes if n.startswith(_OPEN))
+        # Where they stand in their documents is not told: places far apart keep two of one document from colliding,
+        # and none of them counts as a whole document.
+        given = tuple(_text({**row, "start": n * _APART}, step=0) for n, row in enumerate(rows, start=1))
+    return Prompted(question=question, texts=given, open_parts=open_parts)
 
 
 def matched_filters(
