@@ -144,9 +144,7 @@ class Assistant:
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
-                answer = await run.run(
-                    corpus, self.config, max_hops=max_hops, prefetch=prefetch, survey=survey
-                )
+                answer = await run.run(corpus, self.config, max_hops=max_hops, prefetch=prefetch, survey=survey)
             except asyncio.CancelledError:
                 await asyncio.shield(asyncio.to_thread(self._save, run, run.cancelled(corpus)))
                 raise

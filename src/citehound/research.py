@@ -1,7 +1,7 @@
 """The `research` strategy: a lead splits the question, sub-agents work on the parts at the same time, the lead answers.
 
-Owns the shares, the reports and what the lead may reuse; a question that asks the same of many documents goes to
-`survey`. Sub-agents are conversations of `loop`; how a question is split is a decision of the judge.
+Owns the shares, the reports and what the lead may reuse. Sub-agents are conversations of `loop`, the split is a decision
+of the judge, and the same question to many documents is a `survey`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from .models.planner.words import language_of, stems
 from .prompts import lead_instructions, lead_prompt, part_instructions, prefetch_prompt
 from .security import visible
 from .single import retrieve
-from .survey import Survey, run_survey, survey_of
 from .toolbox import Toolbox
 from .verification import check
 
@@ -88,23 +87,12 @@ class _Part:
         return not self.verified and (self.outcome is None or self.stop != "answered")
 
 
-async def run_research(
-    conversation: Conversation,
-    *,
-    corpus: Corpus,
-    principal: Principal,
-    judge: Splits,
-    survey: Survey | None = None,
-) -> Outcome:
-    """Answers the question of the lead's conversation (which has no toolbox) with sub-agents, or by a survey.
+async def run_research(conversation: Conversation, *, corpus: Corpus, principal: Principal, judge: Splits) -> Outcome:
+    """Answers the question of the lead's conversation (which has no toolbox) with sub-agents.
 
-    A survey is made when one is given or when the question asks for one. Everything is spent from the conversation's
-    meter and read into its ledger. Raises nothing but cancellation and what the corpus raises.
+    Everything is spent from the conversation's meter and read into its ledger, tagged by sub-agent. Raises nothing but
+    cancellation.
     """
-    if survey is None:
-        survey = await asyncio.to_thread(survey_of, conversation.question, corpus=corpus, principal=principal)
-    if survey is not None:
-        return await run_survey(conversation, corpus=corpus, principal=principal, survey=survey)
     split = await judge.split(conversation.question, most=MAX_PARTS)
     parts = [
         _Part(name=f"part-{number}", question=part.question, sources=part.sources)
