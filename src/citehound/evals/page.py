@@ -61,7 +61,7 @@ def page(evaluation: Evaluation, store: RunStore, *, title: str) -> str:
 
 def _script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in."""
-    text = redact(visible(json.dumps(value, ensure_ascii=False, sort_keys=True)))
+    text = redact(visible(json.dumps(value, ensure_ascii=False)))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
