@@ -1,7 +1,7 @@
 """The `research` strategy: a lead splits the question, sub-agents work on the parts at the same time, the lead answers.
 
-Owns the shares, the reports and what the lead may reuse. Sub-agents are conversations of `loop`, the split is a decision
-of the judge, and the same question to many documents is a `survey`.
+Owns the shares, the reports and what the lead may reuse. Sub-agents are conversations of `loop`, the split is decided
+by the judge, and the same question to many documents is a `survey`.
 """
 
 from __future__ import annotations

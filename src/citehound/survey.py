@@ -588,18 +588,20 @@ def _look(
 # The answer.
 
 _NOTHING = {
-    "en": "No passage about {what} was found in {where}; none of these words stands there.",
-    "de": "Keine Stelle über {what} gefunden in {where}; keines dieser Wörter steht dort.",
-    "fr": "Aucun passage sur {what} dans {where} ; aucun de ces mots n'y figure.",
-    "es": "Ningún pasaje sobre {what} en {where}; ninguna de estas palabras figura allí.",
-    "pt": "Nenhuma passagem sobre {what} em {where}; nenhuma destas palavras lá está.",
+    "en": "Nothing about {what} was found in the documents named here: none of its words stands there.",
+    "de": "Nichts über {what} wurde in den hier genannten Dokumenten gefunden: keines der Wörter steht dort.",
+    "fr": "Rien sur {what} dans les documents cités ici : aucun de ces mots n'y figure.",
+    "es": "Nada sobre {what} en los documentos citados aquí: ninguna de sus palabras figura allí.",
+    "pt": "Nada sobre {what} nos documentos citados aqui: nenhuma das suas palavras lá está.",
 }
 _APART = {
-    "en": "No passage about {what} was found in {where}: the phrase stands nowhere there, single words of it do.",
-    "de": "Keine Stelle über {what} gefunden in {where}: als Ganzes steht es dort nirgends, einzelne Wörter schon.",
-    "fr": "Aucun passage sur {what} dans {where} : l'expression n'y figure pas, certains de ses mots si.",
-    "es": "Ningún pasaje sobre {what} en {where}: la expresión no figura, algunas de sus palabras sí.",
-    "pt": "Nenhuma passagem sobre {what} em {where}: a expressão não está lá, algumas das suas palavras sim.",
+    "en": "Nothing about {what} was found in the documents named here: as a whole it stands nowhere there, "
+    "single words of it do.",
+    "de": "Nichts über {what} wurde in den hier genannten Dokumenten gefunden: als Ganzes steht es dort nirgends, "
+    "einzelne Wörter schon.",
+    "fr": "Rien sur {what} dans les documents cités ici : l'expression n'y figure pas, certains de ses mots si.",
+    "es": "Nada sobre {what} en los documentos citados aquí: la expresión no figura allí, algunas de sus palabras sí.",
+    "pt": "Nada sobre {what} nos documentos citados aqui: a expressão não está lá, algumas das suas palavras sim.",
 }
 
 
@@ -689,7 +691,7 @@ def _absences(units: Sequence[_Unit], table: _Table, conversation: Conversation)
         while left:
             names = [u.info.document for u in left]
             claim = DraftClaim(
-                text=wording.get(language, wording["en"]).format(what=f"“{column.title}”", where=", ".join(names)),
+                text=wording.get(language, wording["en"]).format(what=f"“{column.title}”"),
                 kind="absence",
                 citations=tuple(DraftCitation(document=name, quote="") for name in names),
                 terms=terms,

@@ -489,7 +489,7 @@ def show_answer(answer: Answer) -> None:
     else:
         for line in wrap(_body(answer)):
             out(line)
-    _show_sources(answer.claims)
+    _show_sources(answer.claims, quoted_only=bool(answer.rows))
     _show_doubts(answer.claims)
     _show_missing(answer.missing)
     if answer.warnings:
@@ -546,6 +546,9 @@ def _show_rows(answer: Answer) -> None:
         mark = "" if claim.status == "verified" else "  [NOT VERIFIED]"
         for line in wrap(" ".join(claim.text.split()) + mark, first=f"{number}. ", rest="   "):
             out(line)
+        for document in dict.fromkeys(c.document for c in claim.citations):
+            for line in wrap(document, first="   - ", rest="     "):
+                out(line, style="dim")
 
 
 _CELL = 400
@@ -564,10 +567,12 @@ def _cell(cell: Cell, claims: Sequence[Claim]) -> str:
     return "\n".join(parts) or "nothing found"
 
 
-def _show_sources(claims: Sequence[Claim]) -> None:
+def _show_sources(claims: Sequence[Claim], *, quoted_only: bool = False) -> None:
     cited: dict[tuple[str, str | None, str], tuple[Citation, list[int]]] = {}
     for number, claim in enumerate(claims, 1):
         for citation in claim.citations:
+            if quoted_only and not citation.quote:
+                continue
             key = (citation.document, citation.section, citation.quote)
             numbers = cited.setdefault(key, (citation, []))[1]
             if number not in numbers:
