@@ -101,6 +101,7 @@ class Signals:
     comparison: bool = False
     change: bool = False
     survey: bool = False
+    """The same is asked of every document of a kind; whoever can carry that out says so."""
     simple: bool = True
     """One plain thing is asked."""
 
@@ -244,14 +245,6 @@ _COMPARISON = re.compile(
     r"différence)\b",
     re.IGNORECASE,
 )
-_SURVEY = re.compile(
-    r"^\W*(?:(?:please )?(?:list|name|show|give|find|tell) (?:me |us )?(?:all|every|each|which|the)\b|"
-    r"(?:which|what|how many)(?: of (?:our|the|these|all))? (?P<what>[^\W\d_]+(?: [^\W\d_]+){0,2}?) "
-    r"(?:lack|have|has|do|does|are|is|allow|require|include|contain|mention|name|permit|give|set|need|say|miss)\b|"
-    r"(?:for|in) (?:each|every|all)(?: of)? )",
-    re.IGNORECASE,
-)
-_EACH = re.compile(r"\b(?:each|every|all)(?: of)?(?: (?:the|our|these))? (?P<what>[^\W\d_]+)", re.IGNORECASE)
 _POINTS_ELSEWHERE = re.compile(
     r"\b(?:unless|except (?:as|where|when|if)|subject to|save as|without prejudice to|notwithstanding|"
     r"sofern|soweit|vorbehaltlich|es sei denn|salvo|exceto|a menos que|sin perjuicio|sauf|sous réserve)\b"
@@ -335,34 +328,14 @@ class RulesJudge:
             parts=parts_asked(question),
             comparison=comparison and not (simple and is_yes_no(question) and not _COMPARISON.search(question)),
             change=(not simple and speaks_of_change(question)) or _past(question),
-            survey=self._asks_for_survey(question),
             simple=simple and not comparison and not _past(question),
         )
-
-    def _asks_for_survey(self, question: str) -> bool:
-        """True for 'which contracts lack …': the same is asked of every document of a kind."""
-        kinds = set[str]()
-        for source in self._sources:
-            kinds |= stems(source.name.replace("-", " ").replace("_", " "), language="en")
-            kinds |= {s for key in source.filters for s in stems(key.replace("_", " "), language="en")}
-        kinds |= stems("document contract agreement policy supplier vendor page file version article", language="en")
-        match = _SURVEY.search(question)
-        if match is not None:
-            what = match.group("what")
-            if what is None:
-                each = _EACH.search(question)
-                what = each.group("what") if each is not None else question[match.end() : match.end() + 40]
-            plural = [w for w in re.findall(r"[^\W\d_]+", what) if w.casefold().endswith("s") and len(w) > 3]
-            each = _EACH.search(question[: match.end() + 20])
-            found = [w for w in (plural or ([each.group("what")] if each else [])) if stems(w, language="en") & kinds]
-            return bool(found)
-        return False
 
     async def skip(self, question: str) -> Skip:
         return Skip(sure=False, why="rules never skip retrieval")
 
     async def route(self, question: str, signals: Signals) -> Route:
-        if signals.survey:
+        if signals.survey and not signals.comparison:
             return Route(mode="research", why="asks the same of many documents", sources=signals.vocabulary)
         reasons = signals.compound()
         if reasons:

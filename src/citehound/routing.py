@@ -25,7 +25,7 @@ from .models import OFFLINE, OpenedModel
 from .prompts import direct_instructions
 from .research import run_research
 from .single import Retrieved, retrieve, run_single
-from .survey import Survey, run_survey, survey_of
+from .survey import Survey, asks_for_survey, run_survey, survey_of
 from .toolbox import Toolbox
 
 JUDGE_SHARE = 0.2
@@ -81,6 +81,10 @@ class Task:
         if self._rules is None:
             self._rules = RulesJudge(self.corpus.lexicon(principal=self.principal), self.corpus.sources)
         return self._rules
+
+    def signals(self) -> Signals:
+        signals = self.rules().signals(self.question)
+        return replace(signals, survey=asks_for_survey(self.question, self.corpus.sources))
 
     def judge(self) -> Judge:
         """The judge of this run: the one that was given, rules without a model or where they are asked for."""
@@ -145,7 +149,7 @@ async def _hops(
 ) -> Outcome:
     judge = await asyncio.to_thread(task.judge)
     if sources is None:
-        signals = await asyncio.to_thread(task.rules().signals, task.question)
+        signals = await asyncio.to_thread(task.signals)
         sources = task.routed(signals.home)
     return await run_hops(
         task.conversation(),
@@ -198,7 +202,7 @@ async def _survey(task: Task, survey: Survey, *, why: str) -> Done:
 async def direct(task: Task) -> Done:
     """Answers without a document where the judge is sure that none is needed; else like `auto`."""
     rules = await asyncio.to_thread(task.rules)
-    signals = await asyncio.to_thread(rules.signals, task.question)
+    signals = await asyncio.to_thread(task.signals)
     if signals.named:
         why = f"asked for direct, but the question names {', '.join(signals.named[:3])}"
         return await _searched(task, signals, await rules.route(task.question, signals), why=why)
@@ -229,7 +233,7 @@ async def _direct(task: Task) -> Outcome | None:
 async def auto(task: Task) -> Done:
     """Decides skip and route once; an answer from one search that leaves a part open goes on to the agent."""
     rules = await asyncio.to_thread(task.rules)
-    signals = await asyncio.to_thread(rules.signals, task.question)
+    signals = await asyncio.to_thread(task.signals)
     judge = await asyncio.to_thread(task.judge)
     route, by = await decide(task.question, signals, judge=judge, rules=rules)
     _tell(task, by, "route", route.mode, route.why)
@@ -257,7 +261,7 @@ async def decide(question: str, signals: Signals, *, judge: Judge, rules: RulesJ
         route = replace(await rules.route(question, signals), why=f"it {named}, so documents are searched")
     if route.mode == "single" and reasons:
         route = replace(route, mode="agent", why=f"{'; '.join(reasons)} ({route.why})")
-    if route.mode == "research" and not signals.survey:
+    if route.mode == "research" and (not signals.survey or signals.comparison):
         route = replace(route, mode="agent", why=f"no survey is asked for ({route.why})")
     return route, judge
 
