@@ -62,7 +62,8 @@ def may_call(body: dict[str, Any]) -> bool:
 
 
 def tool_names(body: dict[str, Any]) -> list[str]:
-    return [tool.get("name") or tool.get("function", {}).get("name", "") for tool in body.get("tools") or []]
+    tools: list[dict[str, Any]] = body.get("tools") or []
+    return [str(tool["name"] if "name" in tool else tool["function"]["name"]) for tool in tools]
 
 
 def wanted_calls(body: dict[str, Any], chance: random.Random) -> list[dict[str, Any]]:
@@ -95,3 +96,23 @@ def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
         if sentence:
             claims.append({"text": sentence[0], "citations": [{"document": document, "quote": sentence[0]}]})
     return {"claims": claims[:4], "missing": []}
+
+
+STEPS = 10
+"""Requests of one run of `steady`: nine turns of calls and an answer."""
+
+
+def steady(body: dict[str, Any]) -> Reply:
+    """The same nine turns for whoever asks: a search and a read in each, none of them twice; then an answer."""
+    done = sum(1 for message in body["messages"] if message["role"] == "assistant")
+    usage = {"input_tokens": 2000 + 400 * done, "output_tokens": 60}
+    if done >= STEPS - 1:
+        quote = "Contracts with a tier 1 supplier are approved by the Board."
+        claim = {"text": quote, "citations": [{"document": "policies/outsourcing-policy-v4", "quote": quote}]}
+        return {"kind": "draft", "draft": {"claims": [claim], "missing": []}, "usage": usage}
+    query = ("incident report", "encryption at rest", "audit", "sub-contractors", "data location", "termination")
+    calls = [
+        {"name": "search_policies", "args": {"query": f"{query[done % 6]} {query[(done + 1 + done // 6) % 6]}"}},
+        {"name": "read_document", "args": {"document": "policies/outsourcing-policy-v4", "start": 40 * done}},
+    ]
+    return {"kind": "tools", "calls": calls, "usage": usage}

@@ -307,10 +307,12 @@ class _Stage:
         given: dict[str, int] = taken.reply.get("usage") or {}
         counted = {"input_tokens": 0, "output_tokens": max(1, math.ceil(said / 4))}
         counted.update({"cached_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0})
+        if "input_tokens" in given:
+            return {**counted, **given}
         prompt = prompt_text(body)
         session = self._sessions[taken.session]
         counted["input_tokens"] = math.ceil(len(prompt) / 4)
-        if self.cache and "input_tokens" not in given:
+        if self.cache:
             marked = not anthropic or "cache_control" in json.dumps(body)
             cached = common_prefix(session.prefix, prompt) // 4 if marked else 0
             counted["cached_tokens"] = cached if cached >= MIN_CACHED else 0
