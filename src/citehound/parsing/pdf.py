@@ -21,6 +21,8 @@ MAX_PAGES = 20_000
 MAX_GLYPHS = 60_000
 """Of one page; the rest of the page is left out and reported."""
 
+_MOST_SHAPES = 400
+"""On a page with more rectangles or lines it is a drawing; they are then not asked what they hide."""
 _WIDE = 0.9
 """A gap of so many ems cuts a line into pieces, which may be columns or cells."""
 _SENTENCE = re.compile(r"[.!?:;。！？][\"”’»)\]]*$")
@@ -112,6 +114,7 @@ class _Page:
     pieces: list[_Piece] = field(default_factory=list[_Piece])
     images: int = 0
     hidden: int = 0
+    struck: int = 0
     watermark: str = ""
     cut: bool = False
 
@@ -188,6 +191,9 @@ def _judge(pages: Sequence[_Page]) -> list[str]:
     hidden = sum(p.hidden for p in pages)
     if hidden:
         warnings.append(f"hidden text left out ({hidden} characters)")
+    struck = sum(p.struck for p in pages)
+    if struck:
+        warnings.append(f"struck text left out ({struck} characters)")
     marks = Counter(p.watermark for p in pages if p.watermark)
     if marks:
         warnings.append(f"slanted text left out: {marks.most_common(1)[0][0][:60]!r}")
@@ -264,6 +270,33 @@ class _Style:
     pale: bool
     angle: int
     """0, 90, 180 or 270; -1 for slanted."""
+    colour: tuple[int, int, int] = (0, 0, 0)
+    z: int = -1
+    """Its place in the order of painting, -1 where that is not known."""
+
+
+_Box = tuple[float, float, float, float]
+"""Left, top, right, bottom of the page as it is shown."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Painted:
+    """What is painted on a page beside text."""
+
+    grounds: list[_Box] = field(default_factory=list[_Box])
+    """Shapes that pale text could stand on."""
+    scan: bool = False
+    """True when an image covers most of the page."""
+    covers: list[tuple[int, _Box, tuple[int, int, int]]] = field(
+        default_factory=list[tuple[int, _Box, tuple[int, int, int]]]
+    )
+    """Opaque rectangles with their place in the order of painting and their colour."""
+    strokes: list[_Box] = field(default_factory=list[_Box])
+    """Thin horizontal lines, which may strike words out."""
+    marks: list[_Box] = field(default_factory=list[_Box])
+    """Strike-out annotations."""
+    order: dict[int, int] = field(default_factory=dict[int, int])
+    """A text object's address to its place in the order of painting."""
 
 
 def _read_page(document: Any, index: int, *, forms: bool) -> _Page:
@@ -279,12 +312,10 @@ def _read_page(document: Any, index: int, *, forms: bool) -> _Page:
         result = _Page(number=index, width=width, height=height)
         if rotation % 2:
             result.width, result.height = height, width
-        backgrounds, covering = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation)
+        painted = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation)
         text = page.get_textpage()
         try:
-            _read_glyphs(
-                text, result, box=(left, bottom, right, top), rotation=rotation, dark=backgrounds, scan=covering
-            )
+            _read_glyphs(text, result, box=(left, bottom, right, top), rotation=rotation, painted=painted)
         finally:
             text.close()
         return result
@@ -308,36 +339,94 @@ def _turn(
             return top - y1, right - x1, top - y0, right - x0
 
 
-def _shapes(
-    page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int
-) -> tuple[list[tuple[float, float, float, float]], bool]:
-    """Filled shapes that pale text could stand on, and whether an image covers the page; images are counted."""
+def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int) -> _Painted:
+    """What is painted beside text; images are counted."""
     raw = _pdfium()
-    filled: list[tuple[float, float, float, float]] = []
-    covering = False
+    found = _Painted()
     area = max(1.0, result.width * result.height)
     a, b, c, d = ctypes.c_float(), ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
     red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
     for number in range(min(20_000, raw.FPDFPage_CountObjects(page))):
         item = raw.FPDFPage_GetObject(page, number)
         kind = raw.FPDFPageObj_GetType(item)
-        if kind == raw.FPDF_PAGEOBJ_TEXT or not raw.FPDFPageObj_GetBounds(item, a, b, c, d):
+        if kind == raw.FPDF_PAGEOBJ_TEXT:
+            found.order[ctypes.addressof(item.contents)] = number
+            continue
+        if not raw.FPDFPageObj_GetBounds(item, a, b, c, d):
             continue
         bounds = _turn(a.value, b.value, c.value, d.value, box=box, rotation=rotation)
         w, h = bounds[2] - bounds[0], bounds[3] - bounds[1]
-        if kind == raw.FPDF_PAGEOBJ_IMAGE:
+        if kind in (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM):
             result.images += 1
-            covering = covering or w * h > 0.5 * area
-            filled.append(bounds)
-        elif kind == raw.FPDF_PAGEOBJ_FORM:
-            covering = covering or w * h > 0.5 * area
-            filled.append(bounds)
-            result.images += 1
-        elif kind == raw.FPDF_PAGEOBJ_PATH and w > 3 and h > 3:
-            painted = raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
-            if painted and min(red.value, green.value, blue.value) < 225 and alpha.value > 20:
-                filled.append(bounds)
-    return filled, covering
+            found.scan = found.scan or w * h > 0.5 * area
+            found.grounds.append(bounds)
+        elif kind == raw.FPDF_PAGEOBJ_PATH:
+            if not raw.FPDFPath_GetDrawMode(item, fill, stroke):
+                continue
+            if h <= 2 and w >= 4 and (fill.value or stroke.value):
+                found.strokes.append(bounds)
+            elif fill.value and w > 3 and h > 3 and raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha):
+                colour = (red.value, green.value, blue.value)
+                if min(colour) < 225 and alpha.value > 20:
+                    found.grounds.append(bounds)
+                if (
+                    alpha.value >= 250
+                    and raw.FPDFPath_CountSegments(item) <= 6
+                    and not raw.FPDFPageObj_HasTransparency(item)
+                ):
+                    found.covers.append((number, bounds, colour))
+    if len(found.covers) > _MOST_SHAPES:
+        found.covers.clear()
+    if len(found.strokes) > _MOST_SHAPES:
+        found.strokes.clear()
+    rect = raw.FS_RECTF()
+    for number in range(min(2_000, raw.FPDFPage_GetAnnotCount(page))):
+        note = raw.FPDFPage_GetAnnot(page, number)
+        if not note:
+            continue
+        if raw.FPDFAnnot_GetSubtype(note) == raw.FPDF_ANNOT_STRIKEOUT:
+            quad = raw.FS_QUADPOINTSF()
+            for at in range(min(500, raw.FPDFAnnot_CountAttachmentPoints(note))):
+                if raw.FPDFAnnot_GetAttachmentPoints(note, at, quad):
+                    xs, ys = (quad.x1, quad.x2, quad.x3, quad.x4), (quad.y1, quad.y2, quad.y3, quad.y4)
+                    found.marks.append(_turn(min(xs), min(ys), max(xs), max(ys), box=box, rotation=rotation))
+            if not raw.FPDFAnnot_CountAttachmentPoints(note) and raw.FPDFAnnot_GetRect(note, rect):
+                found.marks.append(_turn(rect.left, rect.bottom, rect.right, rect.top, box=box, rotation=rotation))
+        raw.FPDFPage_CloseAnnot(note)
+    return found
+
+
+def _covered(style: _Style, x: float, y: float, covers: Sequence[tuple[int, _Box, tuple[int, int, int]]]) -> bool:
+    """True for a glyph under an opaque rectangle, or of the colour of the one it stands on."""
+    ground: tuple[int, int, int] | None = None
+    for z, bounds, colour in covers:
+        if bounds[0] <= x <= bounds[2] and bounds[1] <= y <= bounds[3]:
+            if z > style.z:
+                return True
+            ground = colour
+    return ground is not None and max(abs(p - q) for p, q in zip(ground, style.colour, strict=True)) <= 10
+
+
+def _struck(places: Sequence[tuple[int, _Box]], painted: _Painted) -> set[int]:
+    """Numbers of the glyphs that a line or an annotation strikes out."""
+    found: set[int] = set()
+    if painted.marks:
+        for number, (x0, y0, x1, y1) in places:
+            x, y = (x0 + x1) / 2, y0 + 0.55 * (y1 - y0)
+            if any(m[0] <= x <= m[2] and m[1] <= y <= m[3] for m in painted.marks):
+                found.add(number)
+    for line in painted.strokes:
+        middle = (line[1] + line[3]) / 2
+        hit = [
+            (number, box[2] - box[0])
+            for number, box in places
+            if box[1] + 0.4 * (box[3] - box[1]) <= middle <= box[1] + 0.72 * (box[3] - box[1])
+            and line[0] - 1 <= (box[0] + box[2]) / 2 <= line[2] + 1
+        ]
+        if sum(width for _, width in hit) >= 0.6 * (line[2] - line[0]):
+            found.update(number for number, _ in hit)
+    return found
 
 
 def _style(text: Any, item: Any, index: int) -> _Style:
@@ -358,7 +447,9 @@ def _style(text: Any, item: Any, index: int) -> _Style:
     size = float(raw.FPDFText_GetFontSize(text, index)) * scale
     red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
     pale = False
+    colour = (0, 0, 0)
     if raw.FPDFText_GetFillColor(text, index, red, green, blue, alpha):
+        colour = (red.value, green.value, blue.value)
         pale = min(red.value, green.value, blue.value) >= 245 or alpha.value < 13
     mode = raw.FPDFTextObj_GetTextRenderMode(item) if item else 0
     flags = ctypes.c_int()
@@ -371,7 +462,9 @@ def _style(text: Any, item: Any, index: int) -> _Style:
         or weight >= 600
         or bool(flags.value & 0x40000)
     )
-    return _Style(size=size, bold=bold, invisible=mode in (3, 7), pale=pale and mode in (0, 4), angle=angle)
+    return _Style(
+        size=size, bold=bold, invisible=mode in (3, 7), pale=pale and mode in (0, 4), angle=angle, colour=colour
+    )
 
 
 def _read_glyphs(
@@ -380,8 +473,7 @@ def _read_glyphs(
     *,
     box: tuple[float, float, float, float],
     rotation: int,
-    dark: Sequence[tuple[float, float, float, float]],
-    scan: bool,
+    painted: _Painted,
 ) -> None:
     raw = _pdfium()
     total = raw.FPDFText_CountChars(text)
@@ -408,6 +500,7 @@ def _read_glyphs(
         style = styles.get(key)
         if style is None or not key:
             style = styles[key] = _style(text, item, index)
+            style.z = painted.order.get(key, -1)
         last = style
         if not char_box(text, index, rect):
             continue
@@ -415,7 +508,7 @@ def _read_glyphs(
         counts[style.angle] += 1
         unseen += style.invisible
     visible = sum(counts.values()) - unseen
-    keep_unseen = bool(unseen) and scan and visible < 0.2 * unseen  # what OCR lays under a scan
+    keep_unseen = bool(unseen) and painted.scan and visible < 0.2 * unseen  # what OCR lays under a scan
     main = max((a for a in counts if a >= 0), key=lambda a: counts[a], default=0)
     turned = {0: 0, 90: 1, 180: 2, 270: 3}[main]  # how the text runs in the page's own space is how it is read
     if turned % 2 != rotation % 2:
@@ -424,9 +517,16 @@ def _read_glyphs(
     slanted: list[str] = []
     sizes = sorted(g[5].size for g in glyphs if g[0] != " ")
     tiny = 2.6 if sizes and sizes[len(sizes) // 2] > 4 else 0.0
-    for char, x0, y0, x1, y1, style in glyphs:
+    struck: set[int] = set()
+    if painted.marks or painted.strokes:
+        places = [(n, _turn(*g[1:5], box=box, rotation=rotation)) for n, g in enumerate(glyphs) if g[0] != " "]
+        struck = _struck(places, painted) if turned == rotation % 4 else set()
+    page.struck = len(struck)
+    for number, (char, x0, y0, x1, y1, style) in enumerate(glyphs):
         if char == " ":
             kept.append((" ", 0.0, 0.0, 0.0, 0.0, style))
+            continue
+        if number in struck:
             continue
         if style.angle == -1:
             slanted.append(char)
@@ -447,7 +547,12 @@ def _read_glyphs(
         if style.pale:
             e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
             x, y = (e + g) / 2, (f + h) / 2
-            if not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in dark):
+            if not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in painted.grounds):
+                page.hidden += 1
+                continue
+        if painted.covers and style.z >= 0:
+            e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
+            if _covered(style, (e + g) / 2, (f + h) / 2, painted.covers):
                 page.hidden += 1
                 continue
         kept.append((char, a, b, c, d, style))
