@@ -119,11 +119,6 @@ def test_a_command_of_later_is_refused_and_not_listed(name: str) -> None:
     assert f"  {name} " not in run("--help").stdout
 
 
-@pytest.mark.parametrize("mode", ["hops", "direct", "research"])
-def test_a_mode_of_later_is_refused(small: Path, mode: str) -> None:
-    refused(run("ask", "x y z", "--mode", mode, "--config", small), 2, mode, "not built yet")
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
