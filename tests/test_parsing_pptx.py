@@ -144,3 +144,15 @@ def test_groups_are_opened() -> None:
 def test_what_is_no_container_is_damaged(data: bytes) -> None:
     with pytest.raises(ParseError, match="damaged"):
         parse_pptx(data)
+
+
+@pytest.mark.parametrize(
+    ("properties", "warning"),
+    [('strike="sngStrike"', "struck text left out (1 places)"), ('sz="100"', "hidden text left out (1 places)")],
+)
+def test_struck_and_tiny_words_are_left_out_and_counted(properties: str, warning: str) -> None:
+    body = f"<a:p><a:r><a:t>within 24 hours</a:t></a:r><a:r><a:rPr {properties}/><a:t> or 72 hours</a:t></a:r></a:p>"
+    tree = sp("A", kind="title") + sp("x").replace("<a:p><a:r><a:t>x</a:t></a:r></a:p>", body)
+    found = parse_pptx(pptx(tree))
+    assert texts(found) == ["A", "within 24 hours"]
+    assert found.warnings == (warning,)

@@ -153,6 +153,86 @@ def test_hidden_sheets_rows_and_columns_are_left_out_and_named() -> None:
     )
 
 
+FONTS = (
+    '<fonts><font/><font><color rgb="FFFFFFFF"/></font><font><strike/></font></fonts><fills>'
+    '<fill><patternFill patternType="none"/></fill><fill><patternFill patternType="solid"/></fill></fills>'
+    '<numFmts><numFmt numFmtId="170" formatCode=";;;"/></numFmts><cellXfs><xf/><xf fontId="1" fillId="0"/>'
+    '<xf fontId="1" fillId="1"/><xf fontId="2" fillId="0"/><xf numFmtId="170"/></cellXfs>'
+)
+
+
+@pytest.mark.parametrize(
+    ("style", "seen", "warning"),
+    [
+        (0, True, ""),
+        (1, False, "1 hidden cells left out in sheet 'S'"),
+        (2, True, ""),
+        (3, False, "1 struck cells left out in sheet 'S'"),
+        (4, False, "1 hidden cells left out in sheet 'S'"),
+    ],
+    ids=["plain", "white on white", "white on a fill", "struck", "a format that shows nothing"],
+)
+def test_cells_that_nobody_sees_are_left_out_and_counted(style: int, seen: bool, warning: str) -> None:
+    cell = f'<c r="B2" s="{style}" t="inlineStr"><is><t>72 hours</t></is></c>'
+    rows = row(1, "name", "time") + f'<row r="2">{c("A2", "Alpha")}{cell}</row>' + row(3, "Beta", "24 hours")
+    data = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(xlsx({"S": rows}))) as old, zipfile.ZipFile(data, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, f"<styleSheet {NS}>{FONTS}</styleSheet>" if name == "xl/styles.xml" else old.read(name))
+    found = parse_spreadsheet(data.getvalue())
+    assert ("72 hours" in "".join(texts(found))) is seen and "Beta | 24 hours" in "".join(texts(found))
+    assert list(found.warnings) == ([warning] if warning else [])
+
+
+def test_rows_and_columns_of_no_size_are_hidden() -> None:
+    rows = (
+        row(1, "name", "time", "note") + '<row r="2" ht="0">' + c("A2", "ghost") + "</row>" + row(3, "Beta", "1", "x")
+    )
+    found = parse_spreadsheet(xlsx({"S": rows}, columns='<cols><col min="3" max="3" width="0"/></cols>'))
+    assert "ghost" not in "".join(texts(found)) and "note" not in "".join(texts(found))
+    assert len(found.warnings) == 2
+
+
+def ods(tables: str, styles: str = "") -> bytes:
+    spaces = " ".join(
+        f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{n}:1.0"' for n in ("office", "table", "text", "style")
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("META-INF/manifest.xml", "<manifest/>")
+        archive.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:automatic-styles>{styles}</office:automatic-styles>"
+            f"<office:body><office:spreadsheet>{tables}</office:spreadsheet></office:body></office:document-content>",
+        )
+    return out.getvalue()
+
+
+def test_hidden_sheets_rows_and_columns_of_an_ods_file_are_left_out() -> None:
+    def tr(*values: str, more: str = "") -> str:
+        cells = "".join(
+            f'<table:table-cell office:value-type="string"><text:p>{v}</text:p></table:table-cell>' for v in values
+        )
+        return f"<table:table-row {more}>{cells}</table:table-row>"
+
+    gone = 'table:visibility="collapse"'
+    style = '<style:style style:name="ta2"><style:table-properties table:display="false"/></style:style>'
+    found = parse_spreadsheet(
+        ods(
+            f'<table:table table:name="Shown"><table:table-column/><table:table-column/><table:table-column {gone}/>'
+            + tr("name", "time", "secret")
+            + tr("Alpha", "24", "a1")
+            + tr("Ghost", "99", "a2", more=gone)
+            + tr("Beta", "48", "a3")
+            + f'</table:table><table:table table:name="Gone" table:style-name="ta2">{tr("a", "b")}</table:table>',
+            style,
+        )
+    )
+    assert texts(found) == ["Shown", "name | time\nAlpha | 24", "name | time\nBeta | 48"]
+    assert len(found.warnings) == 3
+
+
 def test_percentages_and_whole_numbers_read_as_shown() -> None:
     found = parse_spreadsheet(
         xlsx({"S": row(1, "name", "share") + row(2, "Alpha", "0.05", style=1) + row(3, "Beta", "7")})

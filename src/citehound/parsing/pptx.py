@@ -13,6 +13,8 @@ from .extract import Archive, Extract, PageStart, cell, clean, clean_line, core_
 
 _FURNITURE = {"sldNum", "dt", "ftr", "hdr", "sldImg"}
 _MAX_DEPTH = 20
+_TINY = 300
+"""Hundredths of a point; nobody reads smaller letters on a slide."""
 
 
 def _name(element: Element) -> str:
@@ -68,6 +70,8 @@ def parse_pptx(data: bytes) -> Extract:
         warnings.insert(0, f"hidden slides left out: {', '.join(str(n) for n in reader.hidden_slides)}")
     if reader.hidden:
         warnings.append(f"hidden text left out ({reader.hidden} places)")
+    if reader.struck:
+        warnings.append(f"struck text left out ({reader.struck} places)")
     metadata = core_properties(archive)
     title = metadata.pop("title", None)
     if title and re.fullmatch(r"power ?point.*|presentation\d*|untitled", title, re.I):
@@ -87,6 +91,7 @@ class _Reader:
         self.starts: list[PageStart] = []
         self.hidden_slides: list[int] = []
         self.hidden = 0
+        self.struck = 0
         self.warnings: list[str] = []
         self._archive = archive
         self._width = width
@@ -236,6 +241,9 @@ class _Reader:
             elif name in ("r", "fld"):
                 properties = _child(run, "rPr")
                 if (_attribute(properties, "strike") or "noStrike") != "noStrike":
+                    self.struck += 1
+                    continue
+                if 0 < _integer(_attribute(properties, "sz"), 0) < _TINY:
                     self.hidden += 1
                     continue
                 parts.append((_attribute_text(_child(run, "t"))).replace("\v", "\n"))

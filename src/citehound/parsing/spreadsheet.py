@@ -49,7 +49,7 @@ def parse_spreadsheet(data: bytes) -> Extract:
     if data[:4] == b"PK\x03\x04":
         archive = Archive(data, kind="spreadsheet")
         metadata = core_properties(archive)
-        views = _views(archive)
+        views = _ods_views(archive) if "content.xml" in archive.names else _views(archive)
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
     except calamine.PasswordError as error:
@@ -63,6 +63,9 @@ def parse_spreadsheet(data: bytes) -> Extract:
     for sheet in book.sheets_metadata:
         name = str(sheet.name)
         if str(sheet.visible) != visible:
+            warnings.append(f"hidden sheet left out: {name!r}")
+            continue
+        if views.get(name, _View()).hidden:
             warnings.append(f"hidden sheet left out: {name!r}")
             continue
         if str(sheet.typ) != str(calamine.SheetTypeEnum.WorkSheet):
@@ -82,6 +85,15 @@ def parse_spreadsheet(data: bytes) -> Extract:
             [_shown(value, percent=(r + first_row, c + first_column) in view.percent) for c, value in enumerate(row)]
             for r, row in enumerate(rows)
         ]
+        for what, places in (("hidden", view.unseen), ("struck", view.struck)):
+            count = 0
+            for r, c in places:
+                r, c = r - first_row, c - first_column
+                if 0 <= r < len(texts) and 0 <= c < len(texts[r]) and texts[r][c]:
+                    texts[r][c] = ""
+                    count += 1
+            if count:
+                warnings.append(f"{count} {what} cells left out in sheet {name!r}")
         merged: list[tuple[tuple[int, int], tuple[int, int]]] = table.merged_cell_ranges or []
         for (top, left), (bottom, right) in merged[:20_000]:
             _spread(texts, top - first_row, left - first_column, bottom - first_row, right - first_column)
@@ -243,7 +255,11 @@ class _View:
     hidden_rows: set[int] = field(default_factory=set[int])
     hidden_columns: set[int] = field(default_factory=set[int])
     percent: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    unseen: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    """Cells whose text is white on white, or whose format shows nothing."""
+    struck: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     cells: int = 0
+    hidden: bool = False
 
 
 def _views(archive: Archive) -> dict[str, _View]:
@@ -255,7 +271,7 @@ def _views(archive: Archive) -> dict[str, _View]:
         return {}
     parts = relations(archive, part)
     styles = next((archive.xml(name) for kind, name in parts.values() if kind == "styles"), None)
-    percents = _percent_styles(styles)
+    looks = _looks(styles)
     views: dict[str, _View] = {}
     for sheet in book.iter():
         if sheet.tag.rsplit("}", 1)[-1] != "sheet":
@@ -264,11 +280,11 @@ def _views(archive: Archive) -> dict[str, _View]:
         name = parts.get(key, ("", ""))[1]
         data = archive.read(name) if name else None
         if data is not None:
-            views[sheet.get("name", "")] = _view(data, percents, name=name)
+            views[sheet.get("name", "")] = _view(data, looks, name=name)
     return views
 
 
-def _view(data: bytes, percents: frozenset[str], *, name: str) -> _View:
+def _view(data: bytes, looks: _Looks, *, name: str) -> _View:
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise ParseError(f"refused: part {name!r} declares a document type or entities")
     view = _View()
@@ -281,16 +297,21 @@ def _view(data: bytes, percents: frozenset[str], *, name: str) -> _View:
             if event == "start":
                 if tag == "row":
                     row = int(element.get("r") or row + 2) - 1
-                    if element.get("hidden") in ("1", "true"):
+                    if element.get("hidden") in ("1", "true") or element.get("ht") in ("0", "0.0"):
                         view.hidden_rows.add(row)
                 elif tag == "c":
                     at = _column(element.get("r") or "")
                     if at >= 0:
                         rows.append(row)
                         columns.append(at)
-                        if element.get("s") in percents and element.get("t") in (None, "n"):
+                        style = element.get("s")
+                        if style in looks.percent and element.get("t") in (None, "n"):
                             view.percent.add((row, at))
-                elif tag == "col" and element.get("hidden") in ("1", "true"):
+                        if style in looks.unseen:
+                            view.unseen.add((row, at))
+                        if style in looks.struck:
+                            view.struck.add((row, at))
+                elif tag == "col" and (element.get("hidden") in ("1", "true") or element.get("width") in ("0", "0.0")):
                     low, high = int(element.get("min") or 1), int(element.get("max") or 1)
                     view.hidden_columns.update(range(low - 1, min(high, 16_384)))
             elif tag in ("row", "c", "v", "is"):
@@ -311,16 +332,96 @@ def _column(reference: str) -> int:
     return number - 1
 
 
-def _percent_styles(root: ElementTree.Element | None) -> frozenset[str]:
-    """Indexes of cell styles that show a number as a percentage."""
+@dataclass(frozen=True, kw_only=True)
+class _Looks:
+    """Indexes of cell styles by what they do to a text."""
+
+    percent: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    struck: frozenset[str] = frozenset()
+
+
+def _looks(root: ElementTree.Element | None) -> _Looks:
     if root is None:
-        return frozenset()
-    formats = {"9", "10"}
-    found: set[str] = set()
+        return _Looks()
+    percents, blanks = {"9", "10"}, set[str]()
+    fonts: list[tuple[bool, bool]] = []
+    filled: list[bool] = []
+    percent, unseen, struck = set[str](), set[str](), set[str]()
     for element in root.iter():
-        if element.tag.rsplit("}", 1)[-1] == "numFmt" and "%" in element.get("formatCode", ""):
-            formats.add(element.get("numFmtId", ""))
-    for element in root:
-        if element.tag.rsplit("}", 1)[-1] == "cellXfs":
-            found.update(str(at) for at, xf in enumerate(element) if xf.get("numFmtId") in formats)
-    return frozenset(found)
+        if _tag(element) == "numFmt":
+            code = element.get("formatCode", "")
+            if "%" in code:
+                percents.add(element.get("numFmtId", ""))
+            if re.fullmatch(r";;;\s*", code):
+                blanks.add(element.get("numFmtId", ""))
+    for part in root:
+        if _tag(part) == "fonts":
+            for font in part:
+                white = any(
+                    _tag(e) == "color" and (e.get("rgb") or "")[-6:].upper() in ("FFFFFF", "FEFEFE") for e in font
+                )
+                line = any(_tag(e) == "strike" and e.get("val", "1") not in ("0", "false") for e in font)
+                fonts.append((white, line))
+        elif _tag(part) == "fills":
+            for fill in part:
+                pattern = next((e for e in fill if _tag(e) == "patternFill"), None)
+                filled.append(pattern is None or pattern.get("patternType", "none") != "none")
+    for part in root:
+        if _tag(part) != "cellXfs":
+            continue
+        for at, xf in enumerate(part):
+            font, fill = _at(xf.get("fontId"), len(fonts)), _at(xf.get("fillId"), len(filled))
+            white, line = fonts[font] if font is not None else (False, False)
+            if xf.get("numFmtId") in percents:
+                percent.add(str(at))
+            if xf.get("numFmtId") in blanks or (white and (fill is None or not filled[fill])):
+                unseen.add(str(at))
+            if line:
+                struck.add(str(at))
+    return _Looks(percent=frozenset(percent), unseen=frozenset(unseen), struck=frozenset(struck))
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.rsplit("}", 1)[-1]
+
+
+def _at(value: str | None, size: int) -> int | None:
+    return int(value) if value is not None and value.isdigit() and int(value) < size else None
+
+
+def _ods_views(archive: Archive) -> dict[str, _View]:
+    """Hidden sheets, rows and columns of an OpenDocument spreadsheet."""
+    root = archive.xml("content.xml")
+    views: dict[str, _View] = {}
+    if root is None:
+        return views
+    unseen = {
+        _local(style, "name")
+        for style in root.iter()
+        if _tag(style) == "style"
+        and any(_tag(e) == "table-properties" and _local(e, "display") == "false" for e in style)
+    }
+    for table in root.iter():
+        if _tag(table) != "table":
+            continue
+        view = views[_local(table, "name")] = _View(hidden=_local(table, "style-name") in unseen)
+        row = column = 0
+        for element in table.iter():
+            gone = _local(element, "visibility") in ("collapse", "filter")
+            if _tag(element) == "table-row":
+                count = _at(_local(element, "number-rows-repeated"), 1 << 21) or 1
+                if gone:
+                    view.hidden_rows.update(range(row, min(row + count, 1 << 20)))
+                row += count
+            elif _tag(element) == "table-column":
+                count = _at(_local(element, "number-columns-repeated"), 1 << 15) or 1
+                if gone:
+                    view.hidden_columns.update(range(column, min(column + count, 16_384)))
+                column += count
+    return views
+
+
+def _local(element: ElementTree.Element, name: str) -> str:
+    """An attribute whatever its namespace is, '' when there is none."""
+    return next((v for k, v in element.attrib.items() if k.rsplit("}", 1)[-1] == name), "")

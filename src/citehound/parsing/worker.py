@@ -210,7 +210,7 @@ class Worker:
 
 
 class Workers:
-    """Several workers; each file goes to one that is free, a running one first. Each `read` is a future of `Worker.read`."""
+    """Several workers; each file goes to one that is free, a running one first."""
 
     def __init__(self, count: int, *, limits: Limits | None = None, target: str = "citehound.parsing:parse") -> None:
         self.count = count
