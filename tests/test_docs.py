@@ -120,6 +120,8 @@ KINDS = {
     "[budget]": config.BudgetConfig,
     "[[sources]]": config.SourceConfig,
     "[index]": config.IndexConfig,
+    "[index.embedding]": config.EmbeddingConfig,
+    "[index.rerank]": config.RerankConfig,
     "[agent]": config.AgentConfig,
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
@@ -139,7 +141,7 @@ def test_every_setting_is_documented_and_no_other(table: str) -> None:
 
 def test_every_table_of_the_file_is_documented() -> None:
     tables = {f.name for f in dataclasses.fields(config.Config)} - {"root", "path"}
-    assert tables == {name.strip("[]") for name in TABLES}
+    assert tables == {name.strip("[]") for name in TABLES if "." not in name}
 
 
 @pytest.mark.parametrize("table", TABLES)

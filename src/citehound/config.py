@@ -112,6 +112,30 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    name: str = "static"
+    """What makes the vectors: 'static', 'none', a provider's model or a dotted path (docs/search.md)."""
+    base_url: str | None = None
+    dimensions: int | None = None
+    """None means: as many as the embedder gives."""
+    weight: float = 0.5
+    """What the cosine counts beside the score by words."""
+    floor: float = 0.45
+    """Least cosine of a hit that has none of the query's words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankConfig:
+    name: str = "none"
+    """What puts the best passages in their last order: 'none', a cross-encoder's name or a dotted path."""
+    base_url: str | None = None
+    candidates: int = 30
+    """How many passages it is given."""
+    seconds: float = 3.0
+    """How long it may take; then the order stays as it was."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexConfig:
     backend: str = "embedded"
     language: str | None = None
@@ -122,6 +146,8 @@ class IndexConfig:
     file_seconds: int = 60
     """How long reading one file may take."""
     file_memory_mb: int = 1024
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    rerank: RerankConfig = field(default_factory=RerankConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +241,17 @@ _INDEX: Mapping[str, _Kind] = {
     "file_memory_mb": "count",
     "backend": "text",
     "language": "text",
+    "embedding": "table",
+    "rerank": "table",
 }
+_EMBEDDING: Mapping[str, _Kind] = {
+    "name": "text",
+    "base_url": "text",
+    "dimensions": "count",
+    "weight": "number",
+    "floor": "number",
+}
+_RERANK: Mapping[str, _Kind] = {"name": "text", "base_url": "text", "candidates": "count", "seconds": "positive"}
 
 ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_MODEL": ("model", "name"),
@@ -243,6 +279,8 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_SUPPORT": ("verify", "support"),
     "CITEHOUND_LANGUAGE": ("index", "language"),
     "CITEHOUND_BACKEND": ("index", "backend"),
+    "CITEHOUND_EMBEDDING": ("index.embedding", "name"),
+    "CITEHOUND_RERANK": ("index.rerank", "name"),
 }
 """Environment variable to the table and key that it overrides."""
 OTHER_ENVIRONMENT: Mapping[str, str] = {
@@ -254,6 +292,8 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "model.price": _PRICE,
     "budget": _BUDGET,
     "index": _INDEX,
+    "index.embedding": _EMBEDDING,
+    "index.rerank": _RERANK,
     "agent": _AGENT,
     "routing": _ROUTING,
     "verify": _VERIFY,
@@ -304,11 +344,14 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     _refuse_keys(data, where)
     top = _table(data, _TOP, at=where, prefix="")
     model = _table(top.get("model", {}), _MODEL, at=where, prefix="model.")
+    index = _table(top.get("index", {}), _INDEX, at=where, prefix="index.")
     tables = {
         "model": model,
         "model.price": _table(model.pop("price", {}), _PRICE, at=where, prefix="model.price."),
         "budget": _table(top.get("budget", {}), _BUDGET, at=where, prefix="budget."),
-        "index": _table(top.get("index", {}), _INDEX, at=where, prefix="index."),
+        "index": index,
+        "index.embedding": _table(index.pop("embedding", {}), _EMBEDDING, at=where, prefix="index.embedding."),
+        "index.rerank": _table(index.pop("rerank", {}), _RERANK, at=where, prefix="index.rerank."),
         "agent": _table(top.get("agent", {}), _AGENT, at=where, prefix="agent."),
         "routing": _table(top.get("routing", {}), _ROUTING, at=where, prefix="routing."),
         "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
@@ -327,7 +370,9 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
             "the key itself never stands in the file"
         )
     small_price = _table(model.pop("small_price", {}), _PRICE, at=where, prefix="model.small_price.")
-    index = tables["index"]
+    for table in ("index.embedding", "index.rerank"):
+        if not tables[table].get("name", "none").strip():
+            raise ConfigError(f"{where}: {table}.name is empty; write 'none', or leave the key out")
     backend = index.get("backend", "embedded")
     if backend not in BACKENDS:
         raise ConfigError(f"{where}: index.backend {backend!r} is not known; {_nearest(backend, BACKENDS)}")
@@ -351,7 +396,11 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
             small_price=_price(small_price, at=f"{where}: model.small_price"),
         ),
         budget=BudgetConfig(**tables["budget"]),
-        index=IndexConfig(**index),
+        index=IndexConfig(
+            **index,
+            embedding=EmbeddingConfig(**tables["index.embedding"]),
+            rerank=RerankConfig(**tables["index.rerank"]),
+        ),
         agent=AgentConfig(**tables["agent"]),
         routing=RoutingConfig(**tables["routing"]),
         verify=VerifyConfig(**tables["verify"]),

@@ -48,7 +48,8 @@ from .parsing.worker import Limits, Workers
 from .sources import SkippedFile
 
 if TYPE_CHECKING:
-    from .embedding import Vectors
+    from .embedding import Embedder, Vectors
+    from .index.fusion import Weights
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -185,8 +186,25 @@ class Corpus:
                     raise ConfigError(
                         f"index backend {self._config.index.backend!r} is not known; use backend = 'embedded'"
                     )
-                self._index = EmbeddedIndex(self._folder, language=self._config.index.language)
+                self._index = EmbeddedIndex(
+                    self._folder,
+                    language=self._config.index.language,
+                    embedder=self._embedder(),
+                    weights=self._weights(),
+                )
             return self._index
+
+    def _embedder(self) -> Embedder | None:
+        from .embedding import open_embedder
+
+        settings = self._config.index.embedding
+        return open_embedder(settings.name, base_url=settings.base_url, dimensions=settings.dimensions)
+
+    def _weights(self) -> Weights:
+        from .index.fusion import Weights
+
+        settings = self._config.index.embedding
+        return Weights(dense=settings.weight, floor=settings.floor)
 
     def is_empty(self) -> bool:
         """True when there is no index, or one without documents."""
@@ -215,12 +233,18 @@ class Corpus:
                     self._index = None
             EmbeddedIndex.discard(self._folder, lock_seconds=self._lock_seconds)
         index = EmbeddedIndex(
-            self._folder, write=True, lock_seconds=self._lock_seconds, language=self._config.index.language
+            self._folder,
+            write=True,
+            lock_seconds=self._lock_seconds,
+            language=self._config.index.language,
+            embedder=self._embedder(),
+            weights=self._weights(),
         )
         settings = self._config.index
         limits = Limits(seconds=settings.file_seconds, memory=settings.file_memory_mb << 20)
         with index, Workers(settings.workers, limits=limits) as workers:
             reports = _Sync(config=self._config, index=index, emit=emit, workers=workers).run()
+            index.embed_missing(lambda done, total: emit(Progress(done=done, total=total, what="vectors")))
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
 
     def changes(self) -> tuple[Changes, ...]:

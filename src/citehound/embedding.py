@@ -52,7 +52,7 @@ class Embedder(Protocol):
         ...
 
 
-def open_embedder(name: str = STATIC) -> Embedder | None:
+def open_embedder(name: str = STATIC, *, base_url: str | None = None, dimensions: int | None = None) -> Embedder | None:
     """The embedder of that name; None for 'none'. Raises ConfigError."""
     if name == NONE:
         return None

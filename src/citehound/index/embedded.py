@@ -72,6 +72,7 @@ _ORDINAL_BITS = vectors.ORDINAL_BITS
 _ORDINAL = (1 << _ORDINAL_BITS) - 1
 _CANDIDATES = 100
 """So many passages each leg brings at least, where there are two."""
+_COPY_WORDS = 20
 _BOILERPLATE = 5
 """A text that stands so often in a source is taken for one that is repeated,"""
 _BOILERPLATE_COSTS = 0.3
@@ -292,9 +293,11 @@ def _value_term(key: str, value: str) -> str:
 
 
 def _text_hash(text: str) -> int:
-    """The same for texts of the same words."""
-    words = " ".join(fold(text).split())
-    return int.from_bytes(hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
+    """The same for texts of the same words; odd for one that is long enough to be taken for a copy."""
+    words = fold(text).split()
+    data = " ".join(words).encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
+    return number | 1 if len(words) >= _COPY_WORDS else number & ~1
 
 
 def _text_term(source: str, same: int) -> str:
@@ -1700,7 +1703,7 @@ def _walk(
             continue
         verdict = ""
         text = same.get(candidate.key)
-        mark = None if text is None else (text, fold_value(head.title), _about(head.metadata))
+        mark = None if not text or text % 2 == 0 else (text, fold_value(head.title), _about(head.metadata))
         if candidate.below_floor:
             verdict = "cut: has none of the query's words, and is not near enough"
         elif head.id in hidden:
