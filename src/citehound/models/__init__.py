@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from ..budget import FREE, Budget, Price
 from ..config import ModelConfig
@@ -64,6 +64,7 @@ def open_model(config: ModelConfig, lexicon: Lexicon | None = None) -> OpenedMod
     provider, name = providers.split_name(config.name)
     model = providers.build(config, provider, name)
     providers.no_sdk_retries(model)
+    providers.remember_schemas(model)
     known = look_up(provider, name)
     price = known.price if known else None
     if config.price is not None:
@@ -130,11 +131,19 @@ def _structured(config: ModelConfig, model: Model) -> Structured:
     A call of the output tool can be forced with most models. One that cannot be forced, or that would stop thinking,
     is given a native schema instead; one that has neither answers in the strict text form.
     """
+    profile = model.profile
+    tools = _tools(config, model)
+    schema = profile.get("supports_json_schema_output", False)
+    if schema and tools and model.system.startswith("google"):
+        schema = bool(cast("dict[str, object]", profile).get("google_supports_tool_combination", False))
+    if config.structured == "native" and not schema:
+        raise ConfigError(
+            f"model {config.name!r} takes no schema for its answer beside tools: set structured to 'auto', 'tool' or "
+            "'text' under [model]"
+        )
     if config.structured in ("tool", "native", "text"):
         return config.structured
-    profile = model.profile
-    schema = profile.get("supports_json_schema_output", False)
-    if not _tools(config, model):
+    if not tools:
         return "native" if schema and config.tools is None else "text"
     thinks = profile.get("thinking_always_enabled", False) or profile.get("thinking_enabled_by_default", False)
     forced = profile.get("supports_forced_tool_choice", True) and not (

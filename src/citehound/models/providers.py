@@ -18,7 +18,7 @@ from ..errors import ConfigError
 from .prices import provider_of
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import Model
+    from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
@@ -234,6 +234,10 @@ def _model(config: ModelConfig, provider: str, name: str, *, address: str | None
         return _chat(name, built)
     if provider == "openai" and address is not None and _host(address) != "api.openai.com":
         return _chat(name, built)  # what stands in for OpenAI speaks Chat Completions, and seldom Responses
+    if provider == "anthropic":
+        from .anthropic import LenientAnthropicModel
+
+        return LenientAnthropicModel(name, provider=built)
     return infer_model(f"{provider}:{name}", provider_factory=lambda _: built)
 
 
@@ -268,7 +272,14 @@ def settings_for(config: ModelConfig, model: Model) -> ModelSettings:
     thinks = profile.get("thinking_always_enabled", False) or profile.get("thinking_enabled_by_default", False)
     if config.thinking != "auto" and thinks:
         settings["thinking"] = cast("Any", config.thinking)
+        budget = _GEMINI_TOKENS.get(config.thinking)
+        if model.system.startswith("google") and not profile.get("google_supports_thinking_level", True) and budget:
+            # Gemini 2.5 takes tokens, and "low" stands for more of them than a turn may have in all.
+            cast("dict[str, Any]", settings)["google_thinking_config"] = {"thinking_budget": budget}
     return settings
+
+
+_GEMINI_TOKENS = {"minimal": 128, "low": 512}
 
 
 def no_sdk_retries(model: Model) -> None:
@@ -276,6 +287,22 @@ def no_sdk_retries(model: Model) -> None:
     client = getattr(model, "client", None)
     if client is not None and isinstance(getattr(client, "max_retries", None), int):
         client.max_retries = 0
+
+
+def remember_schemas(model: Model, *, most: int = 8) -> None:
+    """Tools are turned into a provider's schemas once, not for every request: that takes as long as sending one."""
+    customize = model.customize_request_parameters
+    known: list[tuple[ModelRequestParameters, ModelRequestParameters]] = []
+
+    def remembered(parameters: ModelRequestParameters) -> ModelRequestParameters:
+        for given, made in known:
+            if given == parameters:
+                return made
+        made = customize(parameters)
+        known[:] = [*known[-most + 1 :], (parameters, made)]
+        return made
+
+    model.customize_request_parameters = remembered
 
 
 def streams(model: Model) -> bool:
