@@ -101,18 +101,20 @@ def run_agent(
     stream: bool = False,
     emit: Emit = nowhere,
     sleep: Sleep = _no_pause,
+    model: OpenedModel | None = None,
     question: str = "Within how many hours must incidents be reported?",
 ) -> Ran:
-    """The agent strategy with a scripted model, without an assistant around it."""
+    """The agent strategy with a scripted model (or `model`), without an assistant around it."""
     from citehound import agent
 
-    model = turns if isinstance(turns, ScriptedModel) else ScriptedModel(turns)
+    scripted = turns if isinstance(turns, ScriptedModel) else ScriptedModel(turns)
     wanted = budget or Budget(max_dollars=None, max_seconds=None)
     meter = Meter(wanted) if clock is None else Meter(wanted, clock=clock)
     ledger = Ledger()
     conversation = Conversation(
-        model=OpenedModel(
-            model=model,
+        model=model
+        or OpenedModel(
+            model=scripted,
             name="scripted",
             price=price,
             window=window,
@@ -129,5 +131,10 @@ def run_agent(
         sleep=sleep,
         chance=lambda: 0.5,
     )
-    outcome = asyncio.run(agent.run_agent(conversation, sources=corpus.sources))
-    return Ran(outcome=outcome, meter=meter, ledger=ledger, model=model)
+
+    async def run() -> Outcome:
+        async with conversation.model.model:  # closes its connections before the loop goes
+            return await agent.run_agent(conversation, sources=corpus.sources)
+
+    outcome = asyncio.run(run())
+    return Ran(outcome=outcome, meter=meter, ledger=ledger, model=scripted)

@@ -460,7 +460,7 @@ def test_a_call_of_an_unknown_tool_is_recorded_and_the_run_goes_on(corpus: Corpu
 def test_a_model_that_never_stops_calling_ends_with_the_reason_it_was_stopped_for(corpus: Corpus) -> None:
     ran = run_agent(corpus, ScriptedModel([READ], repeat_last=True), budget=Budget(max_steps=12))
     assert ran.outcome.stop_reason == "no_progress"
-    assert ran.meter.spent().steps == 5
+    assert ran.meter.spent().steps == 4
     refused = [c.error for c in ran.ledger.evidence().calls if c.error and "no further calls" in c.error]
     assert refused
     assert all("again and again" in error for error in refused)

@@ -201,7 +201,7 @@ class Conversation:
         if not retry:
             if self.toolbox is not None and self.last:
                 self._ignored += 1
-                if self._ignored > 1:
+                if self._ignored > (0 if self.forced == "no_progress" else 1):
                     raise self.stop(self.forced or "model_error", "the model called tools instead of answering")
             elif self.toolbox is not None:
                 self.forced = self._must_finish(base)
@@ -373,10 +373,15 @@ class Conversation:
             return response
 
     def _bounded(self, response: ModelResponse) -> ModelResponse:
-        """A turn with far too many calls keeps the first of them, and the model and the reader are told."""
+        """A turn with far too many calls keeps the first of them, and the model and the reader are told. Arguments
+        that are no JSON object stay what they are, as text."""
         kept: list[Any] = []
         calls = dropped = 0
         for part in response.parts:
+            if isinstance(part, ToolCallPart):
+                given = cast(object, part.args)
+                if not (given is None or isinstance(given, str | dict)):
+                    part = replace(part, args=json.dumps(given))
             if isinstance(part, ToolCallPart) and part.tool_name != FINAL_ANSWER:
                 calls += 1
                 if calls > _MOST_ANSWERED:
@@ -384,7 +389,7 @@ class Conversation:
                     continue
             kept.append(part)
         if not dropped:
-            return response
+            return replace(response, parts=kept)
         note = f"{calls} calls were asked for in one step: {MAX_CALLS} run, {dropped} were dropped unanswered"
         self.warnings.append(f"step {self._step}: {note}")
         if self.toolbox is not None:
@@ -406,13 +411,21 @@ class Conversation:
                 await self.toolbox.call(part.tool_name, arguments)
 
     def _with_call(self, response: ModelResponse) -> ModelResponse:
-        """A draft that came as text becomes the call it should have been; what is wrong with its form is kept."""
-        if self.model.structured != "tool" or any(isinstance(p, ToolCallPart) for p in response.parts):
+        """A draft that came as text becomes the call or the JSON it should have been; what is wrong with its form is
+        kept."""
+        form = self.model.structured
+        if form == "text" or any(isinstance(p, ToolCallPart) for p in response.parts):
             return response
         text = "".join(p.content for p in response.parts if isinstance(p, TextPart))
+        if form == "native" and text.lstrip().startswith("{"):
+            return response
         draft, self._text_faults = self._read(text)
-        kept = [p for p in response.parts if not isinstance(p, TextPart)]
-        return replace(response, parts=[*kept, ToolCallPart(FINAL_ANSWER, draft.model_dump(mode="json"))])
+        made = (
+            TextPart(draft.model_dump_json())
+            if form == "native"
+            else ToolCallPart(FINAL_ANSWER, draft.model_dump(mode="json"))
+        )
+        return replace(response, parts=[*(p for p in response.parts if not isinstance(p, TextPart)), made])
 
     def _read(self, text: str) -> tuple[Draft, tuple[str, ...]]:
         """The draft in a text and the faults of its form. Plain words of a run that has called nothing are taken as

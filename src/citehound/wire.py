@@ -64,7 +64,15 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
-_UNREADABLE = (ModelAPIError, UnexpectedModelBehavior, TypeError, ValueError, LookupError, AttributeError)
+_UNREADABLE = (
+    ModelAPIError,
+    UnexpectedModelBehavior,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+)
 """What SDKs raise for a reply of another shape than they expect."""
 
 FaultKind = Literal[

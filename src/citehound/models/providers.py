@@ -294,12 +294,12 @@ def remember_schemas(model: Model, *, most: int = 8) -> None:
     customize = model.customize_request_parameters
     known: list[tuple[ModelRequestParameters, ModelRequestParameters]] = []
 
-    def remembered(parameters: ModelRequestParameters) -> ModelRequestParameters:
+    def remembered(model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
         for given, made in known:
-            if given == parameters:
+            if given == model_request_parameters:
                 return made
-        made = customize(parameters)
-        known[:] = [*known[-most + 1 :], (parameters, made)]
+        made = customize(model_request_parameters)
+        known[:] = [*known[-most + 1 :], (model_request_parameters, made)]
         return made
 
     model.customize_request_parameters = remembered
