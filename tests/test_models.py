@@ -133,7 +133,7 @@ LOCAL = "http://127.0.0.1:1/v1"
 )
 def test_a_server_of_ones_own_needs_no_key(name: str, address: str | None, kind: str, url: str) -> None:
     opened = open_model(ModelConfig(name=name, base_url=address))
-    assert type(opened.model).__name__ == kind
+    assert kind in [t.__name__ for t in type(opened.model).__mro__]
     assert (opened.model.base_url or "").rstrip("/") == url
     assert opened.stream
     assert opened.tools
