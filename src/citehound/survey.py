@@ -106,7 +106,7 @@ _PHRASE = re.compile(
     rf"(?<!\w)(?:(?P<each>{_EACH})|(?P<many>{_MANY})){_OF}{_THE}\s+(?P<rest>[^\W\d_][\w-]*(?:\s+[^\W\d_][\w-]*){{0,3}})",
     re.IGNORECASE,
 )
-_SINGULAR = ("ie", "ung", "heit", "keit", "age", "ss")
+_SINGULAR = ("ie", "ung", "heit", "keit", "ss")
 _BEFORE = re.compile(
     r"(?:(?<!\w)(?:for|in|of|from|across|by|per|under|within|with|does|do|did|is|are|has|have|can|may|must|should|will|"
     r"für|aus|bei|von|nach|laut|unter|pour|dans|de|selon|para|por|en|em|nos|nas|segundo|según|di|nei|nelle|voor|van|"
@@ -132,6 +132,7 @@ _LEAD_WORDS = """
     non senza ha hanno contengono il lo gli i nessun nessuna geen niet zonder heeft hebben bevat bevatten het
 """
 _LEAD = frozenset(fold(word) for word in _LEAD_WORDS.split())
+_MODAL = frozenset(["can", "could", "may", "must", "should", "will", "would"])
 _TAIL = re.compile(
     r"(?:\s+(?:missing|absent|at all|there|fehlt|fehlen|manque|falta|faltan|manca|ontbreekt|in|of|for|on|about|from|"
     r"contain|have|include|mention|say|specify|enthalten))+$",
@@ -143,11 +144,6 @@ _ASKS_WHAT = re.compile(
     r"son|é|são|è|sono|zijn)\s+)?",
     re.IGNORECASE,
 )
-
-
-def asks_for_survey(question: str, sources: Sequence[SourceConfig]) -> bool:
-    """True when the question asks something of each, every, all or which <things> of a source, by its words alone."""
-    return _things(question, sources, titles=()) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,12 +310,15 @@ def _column(part: str, used: Sequence[str]) -> Column:
             flags=re.IGNORECASE,
         )
     text = " ".join(text.split()).strip(" ,;:.?!—–-\"'")
-    before = None
+    before, lead = None, _LEAD
     while text and text != before:
         before = text
-        text = _ASKS_WHAT.sub("", text, count=1)
+        asking = _ASKS_WHAT.match(text)
+        if asking is not None:
+            text = text[asking.end() :]
+            lead = _LEAD - _MODAL  # "who must be told" is about a duty
         head = re.match(r"[^\W_]+(?:['’][^\W_]+)?", text)
-        if head is not None and fold(head.group()) in _LEAD:
+        if head is not None and fold(head.group()) in lead:
             text = text[head.end() :].lstrip(" ,;:'’")
         text = _TAIL.sub("", text).strip(" ,;:.?!—–-\"'")
     said = list(dict.fromkeys(w.text for w in words(text, language=language_of(part))))
