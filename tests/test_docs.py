@@ -16,6 +16,7 @@ import click
 import pytest
 
 from citehound import config
+from citehound.evals.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -68,6 +69,8 @@ def offline_environment() -> dict[str, str]:
 def test_console_example_runs(command: str, folder: Path) -> None:
     program, *arguments = shlex.split(command)
     assert program == "citehound"
+    if arguments[0] == "eval":
+        pytest.importorskip("pydantic_evals")
     if arguments[0] == "init":
         (folder / "citehound.toml").unlink()
     done = subprocess.run(
@@ -104,6 +107,14 @@ def test_toml_example_is_a_valid_configuration(text: str, tmp_path: Path) -> Non
     file = tmp_path / "citehound.toml"
     file.write_text(text, "utf-8")
     assert config.load(file).sources
+
+
+def test_every_metric_is_documented_as_it_is_defined() -> None:
+    page = (ROOT / "docs" / "evaluation.md").read_text("utf-8")
+    rows = [f"| {m.label} | `{m.name}` | {m.meaning} |" for m in METRICS]
+    assert [
+        line for line in section(page, "Metrics").splitlines() if "` |" in line and "fail-under" not in line
+    ] == rows
 
 
 def test_there_are_examples_of_each_kind() -> None:

@@ -74,7 +74,11 @@ def _counts(title: str, key: str, block: Sequence[VariantResult], *, label: int,
 
 
 def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """The beginning and the end: names of models differ there."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return text[:head] + "…" + text[len(text) - (most - 1 - head) :]
 
 
 def comparisons(evaluation: Evaluation) -> dict[str, dict[str, Comparison]]:
