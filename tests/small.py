@@ -88,6 +88,32 @@ async def _no_pause(seconds: float) -> None:
     return None
 
 
+def conversation_of(
+    corpus: Corpus,
+    model: OpenedModel,
+    *,
+    meter: Meter | None = None,
+    limits: Limits | None = None,
+    emit: Emit = nowhere,
+    sleep: Sleep = _no_pause,
+    question: str = "Within how many hours must incidents be reported?",
+) -> Conversation:
+    """A conversation with the tools of a corpus; pauses take no time, and their jitter is no chance."""
+    ledger = Ledger()
+    return Conversation(
+        model=model,
+        meter=meter or Meter(Budget()),
+        ledger=ledger,
+        documents=corpus.view(principal=OWNER),
+        question=question,
+        toolbox=Toolbox(corpus, principal=OWNER, ledger=ledger, emit=emit),
+        limits=limits,
+        emit=emit,
+        sleep=sleep,
+        chance=lambda: 0.5,
+    )
+
+
 def run_agent(
     corpus: Corpus,
     turns: Sequence[Turn] | ScriptedModel,
@@ -110,26 +136,16 @@ def run_agent(
     scripted = turns if isinstance(turns, ScriptedModel) else ScriptedModel(turns)
     wanted = budget or Budget(max_dollars=None, max_seconds=None)
     meter = Meter(wanted) if clock is None else Meter(wanted, clock=clock)
-    ledger = Ledger()
-    conversation = Conversation(
-        model=model
-        or OpenedModel(
-            model=scripted,
-            name="scripted",
-            price=price,
-            window=window,
-            structured=cast("Structured", structured),
-            stream=stream,
-        ),
-        meter=meter,
-        ledger=ledger,
-        documents=corpus.view(principal=OWNER),
-        question=question,
-        toolbox=Toolbox(corpus, principal=OWNER, ledger=ledger, emit=emit),
-        limits=limits,
-        emit=emit,
-        sleep=sleep,
-        chance=lambda: 0.5,
+    opened_model = model or OpenedModel(
+        model=scripted,
+        name="scripted",
+        price=price,
+        window=window,
+        structured=cast("Structured", structured),
+        stream=stream,
+    )
+    conversation = conversation_of(
+        corpus, opened_model, meter=meter, limits=limits, emit=emit, sleep=sleep, question=question
     )
 
     async def run() -> Outcome:
@@ -137,4 +153,4 @@ def run_agent(
             return await agent.run_agent(conversation, sources=corpus.sources)
 
     outcome = asyncio.run(run())
-    return Ran(outcome=outcome, meter=meter, ledger=ledger, model=scripted)
+    return Ran(outcome=outcome, meter=meter, ledger=conversation.ledger, model=scripted)
