@@ -26,7 +26,7 @@ from citehound.models import OpenedModel
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn
 from citehound.rendering import render_survey
 from citehound.runs import RunStore
-from citehound.survey import AT_ONCE, survey_of
+from citehound.survey import AT_ONCE, asks_for_survey, survey_of
 from small import opened
 
 QUESTION = "Which contracts lack an incident deadline?"
@@ -303,6 +303,7 @@ def test_what_is_asked_of_each_document(corpus: Corpus, question: str, columns: 
 )
 def test_other_questions_ask_for_no_survey(corpus: Corpus, question: str) -> None:
     assert survey_of(question, corpus=corpus, principal=OWNER) is None
+    assert not asks_for_survey(question, corpus.sources)
 
 
 @pytest.mark.parametrize(
@@ -316,6 +317,7 @@ def test_other_questions_ask_for_no_survey(corpus: Corpus, question: str) -> Non
 def test_german_questions(tmp_path: Path, question: str, title: str) -> None:
     toml = '[[sources]]\nname = "vertraege"\npath = "v"\ndescription = "Verträge mit Lieferanten."\n'
     with opened(tmp_path, {"v/a.md": "# Vertrag A\n\nDie Meldefrist beträgt 24 Stunden.\n"}, toml=toml) as corpus:
+        assert asks_for_survey(question, corpus.sources)
         survey = survey_of(question, corpus=corpus, principal=OWNER)
     assert survey is not None
     assert [c.title for c in survey.columns] == [title]

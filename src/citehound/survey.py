@@ -146,6 +146,12 @@ _ASKS_WHAT = re.compile(
 )
 
 
+def asks_for_survey(question: str, sources: Sequence[SourceConfig]) -> bool:
+    """True when the question asks something of each, every, all or which <things> of a source, by its words alone."""
+    things = _things(question, sources, titles=())
+    return things is not None and bool(_columns(question, things, ()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Things:
     sources: tuple[str, ...]
