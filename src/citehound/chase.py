@@ -6,10 +6,12 @@ It reads an index through its `Trail` and ranks passages; it opens no index, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import log
 
+from .embedding import Vectors
 from .index.links import Mention, Name, content_words
 from .index.trail import Page, Place, Trail
 
@@ -19,6 +21,11 @@ SPANS = 12
 """Names that are followed from one seed."""
 _POOL = 30
 _TITLE_SEEDS = 4
+_MOST_INSIDE = 1500
+LONG = 2
+"""Passages from which on a document is searched inside when the question names it."""
+SURE = 0.4
+"""Of 1: how well a part of the question must match a long document's title and opening."""
 _PER_NAME = 6
 _PER_MEANING = 3
 
@@ -61,10 +68,10 @@ class _Candidate:
     tm: float = 0.0
     lrc: float = 0.0
     ent: float = 0.0
-    eres: float = 0.0
     dense: float = 0.0
     out: float = 0.0
     link: float = 0.0
+    inside: float = 0.0
     way: Way = field(default_factory=lambda: Way(kind="search"))
 
 
@@ -93,18 +100,18 @@ def _kin(asked: str, there: str) -> float:
 
 
 WEIGHTS: dict[str, float] = {
-    "b": 0.75,
-    "cov": 1.0,
-    "rest": 0.0,
+    "b": 1.25,
+    "cov": 0.25,
+    "rest": 1.0,
     "title": 1.25,
-    "seed": 1.5,
-    "named": 3.0,
-    "link": 0.0,
-    "cue": 3.0,
-    "name": 3.5,
-    "lack": 0.75,
-    "dense": 2.0,
+    "seed": 1.0,
+    "named": 4.0,
+    "link": 1.75,
+    "cue": 2.0,
+    "name": 4.5,
+    "dense": 1.0,
     "out": 0.5,
+    "inside": 15.0,
 }
 """What each sign of a passage counts; one set of weights for every corpus."""
 
@@ -162,6 +169,19 @@ class _Chase:
 
     # the steps
 
+    def run_from(self, row: int, *, k: int, per_document: int) -> list[Reached]:
+        """Where one document leads: its passages nearest to the question are the seeds, and are not given."""
+        asked = self.asked
+        vectors = self.trail.embed([asked.text])
+        near = inside(self.trail, row, frozenset(asked.weights), asked.text)[:SEEDS] or [((row, 0), 1.0)]
+        for place, value in near:
+            page = self.trail.page(place)
+            if page is not None:
+                self._hop(page, value, {}, titles=False)
+        cosines = {} if vectors is None else dict(self.trail.similar(vectors[0], limit=_POOL))
+        self.found = {place: c for place, c in self.found.items() if place[0] != row and (c.link or c.ent)}
+        return self._ranked({}, cosines, k=k, per_document=per_document)
+
     def run(self, *, k: int, per_document: int) -> list[Reached]:
         asked = self.asked
         first = self.trail.ranked(dict.fromkeys(asked.weights, 1.0), limit=200)
@@ -174,6 +194,7 @@ class _Chase:
         for place in list(cosines)[:10]:
             self.candidate(place)
         self._mentioned(b)
+        self._long(vectors)
         seeds = self._seeds(b)
         for order, (seed, weight) in enumerate(seeds):
             self._hop(seed, weight, b, titles=order < _TITLE_SEEDS)
@@ -197,6 +218,17 @@ class _Chase:
             if places:
                 _, place, value = max(places, key=lambda p: (p[0], p[2]))
                 self.best_named[place] = max(value, self.best_named.get(place, 0.0))
+
+    def _long(self, vectors: Vectors | None) -> None:
+        """Where the question names a long document, the passages inside it are ranked by its own measure."""
+        named = named_documents(self.trail, self.asked.text)
+        for row, sure, rest in named[:2]:
+            strength = (sure / named[0][1]) ** 2
+            for place, value in inside(self.trail, row, rest, self.asked.text):
+                candidate = self.candidate(place)
+                if strength * value > candidate.inside:
+                    candidate.inside = strength * value
+                    candidate.way = Way(kind="named")
 
     def _entry(self, row: int, b: Mapping[Place, float]) -> Place:
         """The passage of a document by which it is entered: the best for the question, else the first."""
@@ -347,7 +379,6 @@ class _Chase:
                 candidate = self.candidate(place)
                 if ps * raw > candidate.ent:
                     candidate.ent = ps * raw
-                    candidate.eres = ps * ecov * strength
                     if candidate.way.kind == "search":
                         candidate.way = self._way("name", seed, name.text)
                 out.out = max(out.out, raw * (0.3 + cov))
@@ -371,9 +402,9 @@ class _Chase:
                 "link": c.link,
                 "cue": c.lrc,
                 "name": c.ent,
-                "lack": c.eres,
                 "dense": cosines.get(place, 0.0),
                 "out": c.out,
+                "inside": c.inside,
             }
             score = sum(WEIGHTS[key] * value for key, value in values.items())
             if self.trace is not None:
@@ -391,6 +422,127 @@ class _Chase:
         return kept
 
 
-def chase(trail: Trail, question: str, *, k: int = 10, per_document: int = 2) -> list[Reached]:
-    """The `k` passages that the question most likely needs, best first, at most `per_document` of each document."""
-    return _Chase(trail, question).run(k=k, per_document=per_document)
+# documents named, and the passages inside them
+
+_CLAUSE = re.compile(
+    r"[;:?!]\s+|,\s+(?=(?:what|which|who|when|where|how|does|do|is|are|can|may|must|and)\b)", re.IGNORECASE
+)
+_HEADING = re.compile(
+    r"^\W*(?:(?:section|article|clause|§)?\s*\d+(?:\.\d+)*[.)]?|\([a-z0-9]+\))?\s*([A-ZÀ-Þ][^.:;\n]{2,70})(?=[.:;]|$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MEANS = re.compile(
+    r"[\"“„«]([^\"“”„«»\n]{2,60})[\"”“»][^.;\n]{0,40}?"
+    r"\b(?:means?|shall mean|has the meaning|bedeutet|significa|désigne)\b"
+)
+
+
+def named_documents(trail: Trail, question: str) -> list[tuple[int, float, frozenset[str]]]:
+    """(row, how surely, stems that are asked of it) of long documents that a part of the question names, surest first.
+
+    A name is capitalised or quoted; its words weigh what tells the likeliest documents apart.
+    """
+    parts = [p for p in _CLAUSE.split(question) if p and p.strip()]
+    clauses = [frozenset(s for s, _ in content_words(part, trail.language)) for part in parts]
+    whole = frozenset[str]().union(*clauses)
+    found: dict[int, tuple[float, frozenset[str]]] = {}
+    for clause, part in zip(clauses, parts, strict=True):
+        words = [(s, at > 0 and _capital(part, at)) for s, at in content_words(part, trail.language)]
+        factors = {s: 0.3 for s, _ in words} | {s: 1.0 for s, capital in words if capital}
+        if not any(capital for _, capital in words):
+            continue
+        joined = _joined([s for s, _ in words])
+        factors |= {s: 1.0 for s in joined if trail.frequency(s)}
+        ranked = trail.ranked({s: f for s, f in factors.items() if trail.frequency(s)}, limit=400)
+        rows = list(dict.fromkeys(row for (row, _), _ in ranked))[:40]
+        pages: list[Page] = []
+        for row in rows:
+            head = trail.head(row)
+            page = trail.page((row, 0)) if head is not None and head.passages >= LONG else None
+            if page is not None:
+                pages.append(page)
+        count = {s: sum(1 for p in pages if s in p.wording.held) for s in factors}
+        weights = {
+            s: f * log(1 + (len(pages) - count[s] + 0.5) / (count[s] + 0.5))
+            for s, f in factors.items()
+            if count[s] or (f == 1.0 and s not in joined)
+        }
+        total = sum(w for s, w in weights.items() if s not in joined)
+        if not total:
+            continue
+        for page in pages:
+            title = frozenset(page.wording.title)
+            share = min(1.0, sum(w for s, w in weights.items() if s in title) / total)
+            opening = min(1.0, sum(w for s, w in weights.items() if s in page.wording.held) / total)
+            score = (2.0 * share + opening) / 3.0
+            row = page.place[0]
+            if score > found.get(row, (0.0, frozenset[str]()))[0]:
+                found[row] = (score, (whole - clause) or (whole - title))
+    best = sorted(found.items(), key=lambda f: (-f[1][0], f[0]))
+    return [(row, score, rest) for row, (score, rest) in best if score >= SURE]
+
+
+def _capital(text: str, at: int) -> bool:
+    word = _WORD.match(text, at)
+    return word is not None and not word.group().islower()
+
+
+def _joined(stems: Sequence[str]) -> list[str]:
+    """Two neighbours written as one: 'eulerhermes'."""
+    return [a + b for a, b in pairwise(stems)]
+
+
+def inside(trail: Trail, row: int, stems: frozenset[str], question: str) -> list[tuple[Place, float]]:
+    """The passages of one document by its own word frequencies, headings, definitions, meaning and neighbours."""
+    head = trail.head(row)
+    pages = [trail.page((row, n)) for n in range(min(head.passages, _MOST_INSIDE))] if head is not None else []
+    known = [page for page in pages if page is not None]
+    if not known or not stems:
+        return []
+    count = {s: sum(1 for p in known if s in p.wording.held) for s in stems}
+    weights = {s: log(1 + (len(known) - n + 0.5) / (n + 0.5)) for s, n in count.items() if n}
+    total = sum(weights.values()) or 1.0
+    mean = sum(len(p.wording.stems) for p in known) / len(known) or 1.0
+    scores: list[float] = []
+    for page in known:
+        length = len(page.wording.stems)
+        score = 0.0
+        for stem, weight in weights.items():
+            tf = page.wording.stems.count(stem)
+            score += weight * 2.2 * tf / (tf + 1.2 * (0.25 + 0.75 * length / mean))
+        scores.append(score)
+    top = max(scores) or 1.0
+    scores = [score / top for score in scores]
+    vectors = trail.embed([question])
+    if vectors is not None:
+        cosines = trail.likeness(vectors, [p.place for p in known])[0].tolist()
+        best = max(0.05, *cosines)
+        scores = [score + max(0.0, cosine / best) for score, cosine in zip(scores, cosines, strict=True)]
+    for n, page in enumerate(known):
+        headed = frozenset(
+            s for m in _HEADING.finditer(page.text) for s, _ in content_words(m.group(1), trail.language)
+        )
+        scores[n] += 0.3 * sum(w for s, w in weights.items() if s in headed) / total
+        for match in _MEANS.finditer(page.text):
+            term = [s for s, _ in content_words(match.group(1), trail.language)]
+            if term and all(s in weights for s in term):
+                scores[n] += 1.0
+                break
+    padded = [0.0, *scores, 0.0]
+    with_near = [padded[n + 1] + 0.3 * (padded[n] + padded[n + 2]) for n in range(len(known))]
+    top = max(with_near) or 1.0
+    ranked = sorted(((p.place, s / top) for p, s in zip(known, with_near, strict=True)), key=lambda r: (-r[1], r[0]))
+    return ranked[:_POOL]
+
+
+def chase(
+    trail: Trail, question: str, *, k: int = 10, per_document: int = 2, start: int | None = None
+) -> list[Reached]:
+    """The `k` passages that the question most likely needs, best first, at most `per_document` of each document.
+
+    With `start`, a document's row, only where that document leads.
+    """
+    hunt = _Chase(trail, question)
+    if start is not None:
+        return hunt.run_from(start, k=k, per_document=per_document)
+    return hunt.run(k=k, per_document=per_document)

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from .chase import Way
+from .chase import chase as run_chase
 from .config import Config, IndexConfig, SourceConfig
 from .documents import (
     Document,
@@ -29,6 +31,7 @@ from .documents import (
     OutlineEntry,
     Passage,
     RawDocument,
+    SearchHit,
     SearchResult,
     Section,
 )
@@ -43,6 +46,7 @@ from .errors import (
 )
 from .events import Emit, Progress, nowhere
 from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Near, Principal
+from .index.links import content_words
 from .parsing import Unsupported, dressed
 from .parsing.worker import Limits, Workers
 from .sources import SkippedFile
@@ -118,6 +122,14 @@ class FindResult:
     total: int
     """At how many places the phrase itself stands. 0 with passages: only its words stand near each other."""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chased:
+    """A hit of the chase, and the way it was reached."""
+
+    hit: SearchHit
+    way: Way
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,6 +399,55 @@ class Corpus:
             labels=info.labels,
             page=whole.page_at(begin),
         )
+
+    def chase(
+        self,
+        question: str,
+        *,
+        principal: Principal,
+        k: int = 10,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        per_document: int = 2,
+        start: str | None = None,
+    ) -> tuple[Chased, ...]:
+        """The passages that a question needs, over several hops and without a model: seeds, links and names in them.
+
+        Each says how it was reached. With `start`, a document, only where that document leads. An unknown filter gives
+        nothing. Raises UnknownDocument, UnknownSource.
+        """
+        from .index.analysis import Matcher
+        from .index.embedded import snippet
+
+        index = self._reader()
+        trail = index.trail(
+            principal=principal, source=self._source(source), filters=filters, only_current=only_current
+        )
+        if trail is None or not question.strip():
+            return ()
+        row = trail.row(self.resolve(start, principal=principal)) if start is not None else None
+        if start is not None and row is None:
+            return ()
+        weights = {stem: 1.0 for stem, _ in content_words(question, trail.language)}
+        found: list[Chased] = []
+        for one in run_chase(trail, question, k=k, per_document=per_document, start=row):
+            page, head = one.page, one.page.head
+            section = page.heading
+            hit = SearchHit(
+                document=head.document,
+                section=page.section,
+                title=head.title if not section or section == head.title else f"{head.title} > {section}",
+                snippet=snippet(page.text, Matcher(weights, head.language)),
+                score=round(one.score, 4),
+                current=head.current,
+                metadata=head.metadata,
+                start=page.start,
+                end=page.end,
+                labels=head.labels,
+            )
+            found.append(Chased(hit=hit, way=one.way))
+        return tuple(found)
 
     def find(self, document: str, phrase: str, *, principal: Principal, limit: int = 5) -> FindResult:
         """Where a phrase stands in a document, as a person searches: case, accents, white space and the typographic

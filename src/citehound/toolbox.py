@@ -246,6 +246,7 @@ def corpus_tools(corpus: Corpus, *, principal: Principal) -> tuple[Tool, ...]:
         *searches,
         _read_tool(corpus, sources, principal=principal),
         _find_tool(corpus, principal=principal),
+        _leads_tool(corpus, sources, principal=principal),
         _list_tool(corpus, sources, principal=principal),
     )
 
@@ -439,6 +440,56 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
             "does not mention something, and to reach into long documents."
         ),
         parameters=_object(parameters, required=["document", "phrase"]),
+        effect="read",
+        run=run,
+    )
+
+
+def _leads_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Principal) -> Tool:
+    parameters: dict[str, Any] = {
+        "question": {
+            "type": "string",
+            "maxLength": 4 * MAX_QUERY,
+            "description": "What is to be found out, as a whole question with its names.",
+        },
+        "document": {
+            "type": ["string", "null"],
+            "default": None,
+            "description": "Where to start: a document's id. Leave out to start from what the question finds.",
+        },
+    }
+    names = {source.name for source in sources}
+
+    def run(arguments: Mapping[str, Any], max_tokens: int) -> Finding:
+        _known(arguments, parameters)
+        question = _text(arguments, "question")
+        if len(question) > 4 * MAX_QUERY:
+            raise ToolRefused(f"question has {len(question)} characters, at most {4 * MAX_QUERY}: make it shorter")
+        one = next(iter(names)) if len(names) == 1 else None
+        found = corpus.chase(
+            question, principal=principal, k=MAX_HITS, source=one, start=_optional(arguments, "document")
+        )
+        found = tuple(f for f in found if _source_of(f.hit.document, sources) is not None)
+        while True:
+            shown: dict[str, Any] = {"hits": [{**hit_json(f.hit), "way": str(f.way)} for f in found]}
+            if not found:
+                shown["notes"] = ["no leads: search with other words, or start from another document"]
+            if len(found) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
+                break
+            found = found[:-1]
+        return Finding(
+            result=shown,
+            returned=tuple(Reference(document=f.hit.document, section=f.hit.section) for f in found),
+            hits=tuple(f.hit for f in found),
+        )
+
+    return Tool(
+        name="follow_leads",
+        description=(
+            "Follow leads over several documents in one call: what the question finds, the documents and names these "
+            "texts point to, and what those say. Gives short hits, each with the way to it; read before citing."
+        ),
+        parameters=_object(parameters, required=["question"]),
         effect="read",
         run=run,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from ..embedding import Vectors
+    from .trail import Trail
 
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchResult
 
@@ -208,6 +209,17 @@ class Index(Protocol):
         """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row.
 
         0 for a passage that has no vector. Costs as much as there are passages given."""
+        ...
+
+    def trail(
+        self,
+        *,
+        principal: Principal,
+        source: str | None = None,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+    ) -> Trail | None:
+        """What the chase asks; None when an unknown filter means that nothing can match."""
         ...
 
     def document(self, document: str, *, principal: Principal) -> Document | None: ...

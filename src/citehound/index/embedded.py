@@ -1283,6 +1283,7 @@ class EmbeddedIndex:
             passages=catalog.passages,
             language=self._language_of(None),
             head=head,
+            row=lambda document: catalog.heads[document].row if document in catalog.heads else None,
             inside=inside,
             load=self._load,
             wordings=self._wordings,

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from urllib.parse import unquote
 
 from .analysis import fold, known_language, stem_words
 from .functionwords import FUNCTION_WORDS
@@ -38,6 +39,7 @@ _REFERENCE = re.compile(
     r"(?:\d+(?:\.\d+)*|[IVXLC]+|[A-Z])\b(?!\s+of\s+[a-z])|§\s*\d+(?:\.\d+)*"
 )
 _ID_KEYS = ("id", "number", "reference", "ref", "policy_id", "document_id", "doc_id", "code", "short_title", "alias")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VERSION = re.compile(r"^(?:v|version|ver|rev|release)?\d+(?:\.\d+)*$", re.IGNORECASE)
 
 
@@ -140,6 +142,13 @@ def names_in(text: str, *, language: str | None = None) -> list[Name]:
     return sorted(found.values(), key=lambda n: (n.start, n.end))
 
 
+def spelt(title: str) -> str:
+    """A title that was a file name, as words: '%20' and 'StandardNDAFormat' taken apart, which stays beside."""
+    plain = unquote(title)
+    apart = _CAMEL.sub(" ", plain)
+    return plain if apart == plain else f"{plain}\n{apart}"
+
+
 def wording(text: str, *, title: str, language: str | None) -> Wording:
     """`title`: the document's title and the section's path."""
     words = content_words(text, language)
@@ -148,7 +157,7 @@ def wording(text: str, *, title: str, language: str | None) -> Wording:
         starts=tuple(at for _, at in words),
         ends=tuple(sentence_ends(text)),
         names=tuple(names_in(text, language=language)),
-        title=tuple(dict.fromkeys(s for s, _ in content_words(title, language))),
+        title=tuple(dict.fromkeys(s for s, _ in content_words(spelt(title), language))),
     )
 
 

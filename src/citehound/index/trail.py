@@ -43,6 +43,8 @@ class Page:
     section: str | None
     start: int
     end: int
+    heading: str
+    """Title of the section; '' without one."""
     text: str
     wording: Wording
 
@@ -90,6 +92,10 @@ class Trail(Protocol):
         """A document; None when it has just been removed or is out of scope."""
         ...
 
+    def row(self, document: str) -> int | None:
+        """The row of a document by its full id; None when it is not in scope."""
+        ...
+
     def mentions(self, text: str, *, capitalised: bool) -> list[Mention]:
         """Where a text calls documents in scope by name."""
         ...
@@ -102,6 +108,7 @@ class Stored(Protocol):
     def text(self) -> str: ...
     def place(self, ordinal: int) -> tuple[str | None, int, int] | None: ...
     def context(self, ordinal: int) -> str: ...
+    def section_title(self, section: str | None) -> str: ...
 
 
 class EmbeddedTrail:
@@ -117,6 +124,7 @@ class EmbeddedTrail:
         passages: int,
         language: str,
         head: Callable[[int], Head | None],
+        row: Callable[[str], int | None],
         inside: Callable[[int], bool],
         load: Callable[[int], Stored | None],
         wordings: Callable[[int], tuple[Wording, ...] | None],
@@ -132,6 +140,7 @@ class EmbeddedTrail:
         self._passages = passages
         self._language = language
         self._head = head
+        self._row = row
         self._inside = inside
         self._load = load
         self._wordings = wordings
@@ -206,6 +215,10 @@ class EmbeddedTrail:
     def head(self, row: int) -> Head | None:
         return self._head(row)
 
+    def row(self, document: str) -> int | None:
+        found = self._row(document)
+        return found if found is not None and self._inside(found) else None
+
     def mentions(self, text: str, *, capitalised: bool) -> list[Mention]:
         found: list[Mention] = []
         for mention in mentions(text, self._called, capitalised=capitalised):
@@ -229,7 +242,10 @@ class EmbeddedTrail:
             if known is not None and ordinal < len(known)
             else wording(text, title=f"{head.title}\n{stored.context(ordinal)}", language=head.language)
         )
-        return Page(place=place, head=head, section=section, start=start, end=end, text=text, wording=words)
+        heading = stored.section_title(section)
+        return Page(
+            place=place, head=head, section=section, start=start, end=end, heading=heading, text=text, wording=words
+        )
 
     def _place(self, key: int) -> Place:
         return key >> self._bits, key & ((1 << self._bits) - 1)
