@@ -96,6 +96,8 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
     """The table of a survey."""
+    provider_failed: bool = False
+    """The provider gave up or was given up: asking it again in this run is no use."""
 
 
 class Stopped(Exception):
@@ -527,6 +529,7 @@ class Conversation:
         reason: StopReason = self.forced or "answered"
         warnings = [*self.warnings, *_asked_again(self.wire.faults)]
         why = None
+        failed = self.stopped is not None and isinstance(self.stopped.__cause__, RequestFailed)
         if problem is not None:
             reason, why = self._why(problem)
             warnings.append(why)
@@ -541,8 +544,9 @@ class Conversation:
                 text=direct,
                 stop_reason=reason,
                 warnings=tuple(warnings),
+                provider_failed=failed,
             )
-        return compose_partial(
+        partial = compose_partial(
             self.ledger.evidence(),
             self.documents,
             question=self.question,
@@ -550,6 +554,7 @@ class Conversation:
             warnings=tuple(warnings),
             declared=why if self._declares() else None,
         )
+        return replace(partial, provider_failed=failed)
 
     def _declares(self) -> bool:
         """True where a run that could not even search says so as a partial answer: it did what could be done.

@@ -316,7 +316,7 @@ def _may_escalate(task: Task, outcome: Outcome) -> bool:
     """False when the provider failed or nothing is left to spend."""
     steps, dollars, seconds = task.meter.steps_left(), task.meter.dollars_left(), task.meter.seconds_left()
     limit = task.meter.budget.max_seconds
-    if outcome.stop_reason in ("cancelled", "refused", "dollars", "seconds", "steps"):
+    if outcome.provider_failed or outcome.stop_reason in ("cancelled", "refused", "dollars", "seconds", "steps"):
         return False
     if steps is not None and steps < 2:
         return False
