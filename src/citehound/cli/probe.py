@@ -34,6 +34,8 @@ TURN_TOKENS = 800
 DRAFT_TOKENS = 1500
 MOST_REQUESTS = 5
 WINDOW_SECONDS = 5.0
+PAUSE_SECONDS = 1.0
+"""Longest pause before a request is sent again."""
 
 _LOOK_UP = ToolDefinition(
     name="look_up",
@@ -120,7 +122,7 @@ async def try_model(opened: OpenedModel, meter: Meter) -> Tried:
 
 
 async def _briefly(seconds: float) -> None:
-    await asyncio.sleep(min(seconds, 1.0))
+    await asyncio.sleep(min(seconds, PAUSE_SECONDS))
 
 
 async def _tried(trial: _Trial) -> Tried:
