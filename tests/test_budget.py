@@ -237,3 +237,14 @@ def test_no_model_spends_beyond_its_budget(corpus: Corpus, data: st.DataObject) 
     for step in range(1, steps + 1):
         assert sum(1 for c in evidence.calls if c.step == step and c.error is None) <= 8
     assert all("max_tokens" in r.settings for r in model.requests)
+
+
+def test_what_is_left_for_one_of_many_is_what_all_of_them_left() -> None:
+    shared = Meter(Budget(max_steps=None, max_dollars=1.0, max_seconds=None))
+    one, other = shared.child(max_steps=5), shared.child(max_steps=5)
+    reservation = one.reserve(0.7)
+    left = other.dollars_left()
+    assert left is not None and abs(left - 0.3) < 1e-9
+    one.settle(reservation, dollars=0.1)
+    left = other.dollars_left()
+    assert left is not None and abs(left - 0.9) < 1e-9

@@ -195,11 +195,13 @@ class Meter:
             )
 
     def dollars_left(self) -> float | None:
-        """Neither spent nor reserved; None without a limit."""
+        """Neither spent nor reserved, here and in every parent; None without a limit."""
         with self._lock:
+            above = None if self._parent is None else self._parent.dollars_left()
             if self.budget.max_dollars is None:
-                return None
-            return max(0.0, self.budget.max_dollars - self._dollars - self._reserved)
+                return above
+            left = max(0.0, self.budget.max_dollars - self._dollars - self._reserved)
+            return left if above is None else min(left, above)
 
     def steps_left(self) -> int | None:
         with self._lock:
