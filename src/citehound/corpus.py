@@ -45,7 +45,7 @@ from .errors import (
     UsageError,
 )
 from .events import Emit, Progress, nowhere
-from .index import OWNER, FileState, Index, IndexEntry, Lexicon, Near, Principal
+from .index import OWNER, Explanation, FileState, Index, IndexEntry, Lexicon, Near, Principal
 from .index.links import content_words
 from .parsing import Unsupported, dressed
 from .parsing.worker import Limits, Workers
@@ -319,6 +319,30 @@ class Corpus:
             query,
             principal=principal,
             source=name,
+            filters=filters,
+            only_current=only_current,
+            documents=documents,
+            k=k,
+            per_document=per_document,
+        )
+
+    def explain(
+        self,
+        source: str | None,
+        query: str,
+        *,
+        principal: Principal,
+        filters: Mapping[str, str] | None = None,
+        only_current: bool = True,
+        documents: Sequence[str] | None = None,
+        k: int = 6,
+        per_document: int = 2,
+    ) -> Explanation:
+        """How `search` with the same arguments comes to its hits, and why what came near is none."""
+        return self._reader().explain(
+            query,
+            principal=principal,
+            source=self._source(source),
             filters=filters,
             only_current=only_current,
             documents=documents,

@@ -322,6 +322,7 @@ def _terminating() -> Generator[None]:
     metavar="N",
     help="Most of one document.",
 )
+@click.option("--explain", is_flag=True, help="Show terms, ranks and why a passage was cut.")
 @json_option
 @config_option
 def search(
@@ -331,6 +332,7 @@ def search(
     all_versions: bool,
     count: int,
     per_document: int,
+    explain: bool,
     as_json: bool,
     config_path: Path | None,
 ) -> None:
@@ -360,15 +362,31 @@ def search(
                 )
                 for most in (per_document, count)
             )
+            explanation = (
+                corpus.explain(
+                    source,
+                    query.strip(),
+                    principal=OWNER,
+                    filters=wanted,
+                    only_current=not all_versions,
+                    k=count,
+                    per_document=per_document,
+                )
+                if explain
+                else None
+            )
         except ToolRefused as refused:
             raise UsageError(str(refused)) from refused
     note = _held_back(result, unbounded)
     if note is not None:
         result = replace(result, notes=(*result.notes, note))
     if as_json:
-        output.out_json(output.hits_dict(result))
+        explained = {} if explanation is None else {"explanation": output.explanation_dict(explanation)}
+        output.out_json({**output.hits_dict(result), **explained})
     else:
         output.show_hits(result)
+        if explanation is not None:
+            output.show_explanation(explanation)
 
 
 def _held_back(result: SearchResult, unbounded: SearchResult) -> str | None:

@@ -23,6 +23,7 @@ from ..security import terminal, terminal_json
 
 if TYPE_CHECKING:
     from ..corpus import SyncReport
+    from ..index import Explanation
     from ..runs import RunRecord, RunSummary
 
 _WIDEST = 100
@@ -410,6 +411,48 @@ def hits_dict(result: SearchResult) -> dict[str, Any]:
         "hidden_superseded": result.hidden_superseded,
         "notes": list(result.notes),
     }
+
+
+_EXPLAINED = 30
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """What `citehound search --explain` prints below the hits."""
+    out()
+    out("how this was found", style="head")
+    for term in explanation.terms:
+        stems = [stem for stem in term.stems if stem != term.term]
+        form = f" ({', '.join(stems)})" if stems else ""
+        count = f"in {term.passages} passage{'' if term.passages == 1 else 's'}"
+        out(f"    {term.term}{form}: {count}{f', left out: {term.left_out}' if term.left_out else ''}")
+    scope = [f"source {explanation.source}"] if explanation.source else ["every source"]
+    scope += [f"{key} = {value}" for key, value in explanation.filters]
+    scope += ["current documents only" if explanation.only_current else "all versions"]
+    out(f"    searched: {'; '.join(scope)}")
+    if explanation.dense is None:
+        out("    vectors: none")
+    else:
+        own = "none of their own (a query of one word)" if explanation.words_only else f"from {explanation.floor:g} on"
+        out(
+            f"    vectors: {explanation.dense}; score = words / best + {explanation.dense_weight:g} x cosine; "
+            f"passages without the query's words: {own}"
+        )
+    if explanation.rerank:
+        out(f"    reranked: {explanation.rerank}")
+    for number, one in enumerate(explanation.considered[:_EXPLAINED], 1):
+        legs = [] if one.words is None else [f"words {one.words:.2f} (rank {one.words_rank})"]
+        if one.cosine is not None:
+            legs.append(f"cosine {one.cosine:.2f} ({f'rank {one.dense_rank}' if one.dense_rank else 'not near'})")
+        line = f"{place(one.document, one.section)}  {one.verdict}; {one.score:.3f}: {', '.join(legs)}"
+        for text in wrap(line, first=f"{number:>4}. ", rest=" " * 8):
+            out(text, style=None if one.verdict.startswith("hit") else "dim")
+    if len(explanation.considered) > _EXPLAINED:
+        out(f"    and {len(explanation.considered) - _EXPLAINED} more; --json has all of them", style="dim")
+
+
+def explanation_dict(explanation: Explanation) -> dict[str, Any]:
+    """The JSON of `search --explain --json`."""
+    return {**asdict(explanation), "filters": dict(explanation.filters)}
 
 
 def show_passage(passage: Passage) -> None:

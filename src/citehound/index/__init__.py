@@ -103,6 +103,8 @@ class Explanation:
     """The query has too few words for vectors to bring passages of their own."""
     considered: tuple[Considered, ...]
     """Best first, with what was cut."""
+    rerank: str | None = None
+    """What put the best passages in their last order, and whether it did."""
 
 
 class Lexicon(Protocol):

@@ -31,7 +31,7 @@ Keys = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 ORDINAL_BITS = 24
-EXACT = 50_000
+EXACT = 30_000
 """Up to so many vectors a scan looks at every number of each; above, first at the signs."""
 _RESCORED = 1200
 """So many of the nearest by sign are looked at in full."""
@@ -258,11 +258,11 @@ class View:
         query = vector.astype(np.float32)
         rows = self._data if self._unpacked is None else self._unpacked
         size = len(self._keys) if places is None else len(places)
-        # In blocks that the linear algebra library does not spread over threads: that would cost more than it saves.
+        # In blocks that stay in the cache, and not by a matrix product: that would start threads, which cost more here.
         parts: list[Vectors] = []
         for at in range(0, size, _BLOCK):
             block = rows[at : at + _BLOCK] if places is None else rows[places[at : at + _BLOCK]]
-            parts.append(block.astype(np.float32, copy=False) @ query)
+            parts.append(np.vecdot(block.astype(np.float32, copy=False), query))
         return np.concatenate(parts) * (self._scales if places is None else self._scales[places])
 
     def _nearest_by_sign(
