@@ -297,6 +297,8 @@ def test_what_is_asked_of_each_document(corpus: Corpus, question: str, columns: 
         "What does the contract with Alpha say about incidents?",
         "Does the contract with Alpha comply with the security policy?",
         "List all contracts.",
+        "Which of the two suppliers must report incidents sooner?",
+        "Alpha and Beta each have a contract. Who reports sooner?",
         "Must all incidents be reported?",
         "What is 12 times 4?",
     ],

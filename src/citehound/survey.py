@@ -23,7 +23,7 @@ from .evidence import Find, Ledger, Search
 from .index import Principal
 from .loop import Conversation, Limits, Outcome, converse
 from .models.planner.state import Source, matched_filters
-from .models.planner.words import asks, clauses, fold, language_of, stems, words
+from .models.planner.words import STOP, asks, clauses, fold, language_of, stems, words
 from .prompts import single_prompt, survey_instructions
 from .single import read_whole, short_query
 from .toolbox import MAX_CALLS, tool_name
@@ -107,6 +107,8 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _SINGULAR = ("ie", "ung", "heit", "keit", "ss")
+_FEW = frozenset(["two", "three", "both", "zwei", "drei", "beiden", "deux", "dos", "dois", "duas", "due", "twee"])
+"""'Which of the two …' compares, and asks no survey."""
 _BEFORE = re.compile(
     r"(?:(?<!\w)(?:for|in|of|from|across|by|per|under|within|with|does|do|did|is|are|has|have|can|may|must|should|will|"
     r"für|aus|bei|von|nach|laut|unter|pour|dans|de|selon|para|por|en|em|nos|nas|segundo|según|di|nei|nelle|voor|van|"
@@ -175,7 +177,7 @@ def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[
     for kind in ("named", "any", "described", "titled"):
         for match in _PHRASE.finditer(question):
             at = match.start("rest")
-            for word in reversed(list(re.finditer(r"[^\W\d_][\w-]*", match.group("rest")))):
+            for word in reversed(_noun_phrase(match.group("rest"))):
                 low = fold(word.group())
                 several = match.group("each") is not None or _plural(low)
                 own = of(word.group())
@@ -203,6 +205,16 @@ def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[
                         titled=titled,
                     )
     return None
+
+
+def _noun_phrase(rest: str) -> list[re.Match[str]]:
+    """The words after a quantifier up to the first that a noun phrase cannot have: 'each have a supplier' has none."""
+    found: list[re.Match[str]] = []
+    for word in re.finditer(r"[^\W\d_][\w-]*", rest):
+        if fold(word.group()) in STOP or word.group().casefold() in _FEW:
+            break
+        found.append(word)
+    return found
 
 
 def _plural(word: str) -> bool:
