@@ -122,6 +122,7 @@ class ClaimDrafted(Event):
     """A claim as the model drafted it, before any check; a draft that is sent back is followed by another."""
 
     type: ClassVar[str] = "claim"
+    step: int
     draft: int
     """The number of the draft, from 1."""
     number: int

@@ -481,6 +481,7 @@ class Conversation:
         for number, claim in enumerate(draft.claims, start=1):
             self.emit(
                 ClaimDrafted(
+                    step=self._step,
                     draft=self._drafts,
                     number=number,
                     text=claim.text,
