@@ -168,7 +168,10 @@ async def agent(task: Task) -> Done:
         why = f"asked for agent; {task.model.name} cannot call tools, so it was hops"
         return Done(outcome=await _hops(task), mode="hops", route=why)
     toolbox = await asyncio.to_thread(task.toolbox)
-    prefetched = await task.retrieve() if task.prefetch else None
+    prefetched = None
+    if task.prefetch:
+        signals = await asyncio.to_thread(task.signals)
+        prefetched = await task.retrieve(task.routed(signals.home))
     outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
     route = "asked for" if prefetched is None else "asked for; a first retrieval is in the prompt"
     return Done(outcome=outcome, mode="agent", route=route)
@@ -246,15 +249,23 @@ async def auto(task: Task) -> Done:
     return await _searched(task, signals, route, why=f"{by.name}: {route.why}")
 
 
+def settled(signals: Signals) -> bool:
+    """True where code can tell both things: a known name rules out skipping, and the words leave no doubt of the effort.
+
+    A plain question that seems so wrongly goes on to the agent by itself, once its draft says what is missing.
+    """
+    return bool(signals.named) and (bool(signals.compound()) or signals.parts <= 1)
+
+
 async def decide(question: str, signals: Signals, *, judge: Judge, rules: RulesJudge) -> tuple[Route, Judge]:
-    """The route, and who decided it. No call is made where code can tell both things.
+    """The route, and who decided it. No call is made where code can tell (`settled`).
 
     Code has the last word on the side of doubt: a question that names something known is never skipped, and one that
     compares or asks for a change never gets by with one search.
     """
-    reasons = signals.compound()
-    if signals.named and reasons:
+    if settled(signals):
         return await rules.route(question, signals), rules
+    reasons = signals.compound()
     route = await judge.route(question, signals)
     if route.mode == "direct" and (signals.named or reasons):
         named = f"names {', '.join(signals.named[:3])}" if signals.named else "; ".join(reasons)
