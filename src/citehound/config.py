@@ -146,6 +146,10 @@ class IndexConfig:
     file_seconds: int = 60
     """How long reading one file may take."""
     file_memory_mb: int = 1024
+    ocr: bool = True
+    """Whether pages without usable text are read from their pictures, where `citehound[ocr]` is installed."""
+    ocr_seconds: int = 600
+    """How long reading one file may take where that is so."""
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     rerank: RerankConfig = field(default_factory=RerankConfig)
 
@@ -239,6 +243,8 @@ _INDEX: Mapping[str, _Kind] = {
     "archives": "flag",
     "file_seconds": "count",
     "file_memory_mb": "count",
+    "ocr": "flag",
+    "ocr_seconds": "count",
     "backend": "text",
     "language": "text",
     "embedding": "table",

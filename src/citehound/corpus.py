@@ -48,6 +48,7 @@ from .events import Emit, Progress, nowhere
 from .index import OWNER, Explanation, FileState, Index, IndexEntry, Lexicon, Near, Principal
 from .index.links import content_words
 from .parsing import Unsupported, dressed
+from .parsing.ocr import available as ocr_available
 from .parsing.worker import Limits, Workers
 from .sources import SkippedFile
 
@@ -253,7 +254,7 @@ class Corpus:
             weights=self._weights(),
         )
         settings = self._config.index
-        limits = Limits(seconds=settings.file_seconds, memory=settings.file_memory_mb << 20)
+        limits = _limits(settings)
         with index, Workers(settings.workers, limits=limits) as workers:
             reports = _Sync(config=self._config, index=index, emit=emit, workers=workers).run()
             index.embed_missing(lambda done, total: emit(Progress(done=done, total=total, what="vectors")))
@@ -871,6 +872,25 @@ class _Sync:
         self.index.add([entry])
         return report
 
+    def _read(self, raw: RawDocument, work: Future[Document], *, language: str | None) -> Document:
+        """The document, read once more from the pictures of its pages where it needs that and OCR is there."""
+        document: Document | None = None
+        try:
+            document = work.result()
+        except ParseError as error:
+            if not (self.config.index.ocr and str(error).startswith(_NEEDS_OCR) and ocr_available()):
+                raise
+        else:
+            wanted = any(warning.startswith(_NEEDS_OCR) for warning in document.warnings)
+            if not (wanted and self.config.index.ocr and ocr_available()):
+                return document
+        try:
+            return self.workers.read(replace(raw, ocr=True), language=language).result()
+        except ParseError as error:
+            if document is None:
+                raise
+            return replace(document, warnings=(*document.warnings, f"OCR failed: {_one_line(str(error))}"))
+
     def _take_in_attachments(
         self,
         document: Document,
@@ -979,6 +999,7 @@ _OWN_ONLY = frozenset(
     ["title", "version", "supersedes", "superseded_by", "amends", "language", "lang", "pages", "words"]
 )
 """Metadata of a file that says nothing of the files inside it."""
+_NEEDS_OCR = "needs OCR"
 _MOST_DEEP = 4
 """How deeply files may stand in files."""
 _AHEAD_BYTES = 64_000_000
@@ -1025,6 +1046,10 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:400]
 
 
+def _limits(settings: IndexConfig) -> Limits:
+    return Limits(seconds=settings.file_seconds, ocr_seconds=settings.ocr_seconds, memory=settings.file_memory_mb << 20)
+
+
 def read_one(file: Path, config: Config | None) -> Document:
     """One file as `sync` would read it, with its metadata where it stands in a source; nothing is indexed.
 
@@ -1056,10 +1081,10 @@ def read_one(file: Path, config: Config | None) -> Document:
         if isinstance(item, SkippedFile):
             raise UsageError(f"{str(file)!r} is not read: {item.reason}")
         found = item
-    limits = Limits(seconds=settings.file_seconds, memory=settings.file_memory_mb << 20)
-    with Workers(1, limits=limits) as workers:
+    with Workers(1, limits=_limits(settings)) as workers:
+        raw = replace(found, unpack=settings.archives, ocr=settings.ocr and ocr_available())
         try:
-            return workers.read(replace(found, unpack=settings.archives), language=language).result()
+            return workers.read(raw, language=language).result()
         except ParseError as error:
             raise UsageError(f"{str(file)!r} is not read: {_one_line(str(error))}") from None
 

@@ -53,6 +53,8 @@ class RawDocument:
     """True when a manifest names this file, so an unknown extension is read by its content."""
     unpack: bool = False
     """True when the files in an archive may be read too."""
+    ocr: bool = False
+    """True when pages without usable text are to be read from their pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
     given: str | None = None
     fixed = True
     if form in _CONTAINERS:
-        parsed: Parsed = _extracted(form, raw.data)
+        parsed: Parsed = _extracted(form, raw, language=language)
     else:
         decoded: Decoded = decode(raw.data, html=form == "html")
         text = normalise(decoded.text)
@@ -154,12 +154,13 @@ def _count_tables(form: Format, blocks: Sequence[Block]) -> int:
     return sum(1 for at, table in enumerate(tables) if table and (at == 0 or not tables[at - 1]))
 
 
-def _extracted(form: Format, data: bytes) -> Extract:
+def _extracted(form: Format, raw: RawDocument, *, language: str | None) -> Extract:
+    data = raw.data
     match form:
         case "pdf":
             from .pdf import parse_pdf
 
-            return parse_pdf(data)
+            return parse_pdf(data, ocr=raw.ocr, language=language)
         case "docx":
             from .docx import parse_docx
 

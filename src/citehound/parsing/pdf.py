@@ -21,6 +21,13 @@ MAX_PAGES = 20_000
 MAX_GLYPHS = 60_000
 """Of one page; the rest of the page is left out and reported."""
 
+_OCR_DPI = 300
+_MOST_PIXELS = 5_000
+"""Of one side of a page's picture."""
+_OCR_SIZE = 10.0
+"""Taken for the size of all letters read by OCR, which are too uneven to tell headings."""
+_OCR_SECONDS = 60.0
+"""For one page."""
 _MOST_SHAPES = 400
 """On a page with more rectangles or lines it is a drawing; they are then not asked what they hide."""
 _WIDE = 0.9
@@ -123,9 +130,10 @@ class _Page:
         return "\n".join(p.text for p in self.pieces)
 
 
-def parse_pdf(data: bytes, *, password: str | None = None) -> Extract:
+def parse_pdf(data: bytes, *, password: str | None = None, ocr: bool = False, language: str | None = None) -> Extract:
     """Blocks of a PDF with the place where each page begins.
 
+    With `ocr`, pages without usable text are read from their picture, in `language` if that is known.
     Raises ParseError for what is encrypted, damaged, or has no text that is language.
     """
     pdfium = _pdfium("pypdfium2")
@@ -163,12 +171,58 @@ def parse_pdf(data: bytes, *, password: str | None = None) -> Extract:
             except pdfium.PdfiumError:
                 warnings.append(f"page {index + 1} is damaged and was left out")
                 pages.append(_Page(number=index, width=1, height=1))
+        if ocr:
+            warnings.extend(_read_pictures(document, pages, language=language))
         outline = _outline(document)
         about = {str(k): clean_line(str(v)) for k, v in document.get_metadata_dict().items() if v}
     finally:
         document.close()
     warnings.extend(_judge(pages))
     return _build(pages, outline, about, warnings)
+
+
+def _read_pictures(document: Any, pages: Sequence[_Page], *, language: str | None) -> list[str]:
+    """Reads the pages whose text cannot be used from their pictures; says which these were."""
+    from .ocr import read_lines
+
+    garbled_all = garbled("\n".join(p.text for p in pages))
+    wanted = [
+        p
+        for p in pages
+        if garbled_all
+        or (p.images and not any(c.isalnum() for c in p.text))
+        or (len(p.text) > 200 and garbled(p.text, strict=True))
+    ]
+    words = unsure = 0
+    for page in wanted:
+        shown = document[page.number]
+        try:
+            width, height = shown.get_size()
+            scale = min(_OCR_DPI / 72, _MOST_PIXELS / max(width, height, 1))
+            picture = shown.render(scale=scale, grayscale=True).to_pil()
+        finally:
+            shown.close()
+        lines = read_lines(picture, language=language, seconds=_OCR_SECONDS)
+        words += sum(line.words for line in lines)
+        unsure += sum(line.unsure for line in lines)
+        page.pieces = [
+            _Piece(
+                text=clean_line(line.text),
+                x0=line.left / scale,
+                x1=line.right / scale,
+                top=line.top / scale,
+                bottom=line.bottom / scale,
+                size=_OCR_SIZE,
+                bold=False,
+                hyphen=line.text.endswith(tuple(_HYPHENS)),
+                page=page.number,
+            )
+            for line in lines
+        ]
+        page.width, page.height, page.hidden, page.struck, page.watermark = width, height, 0, 0, ""
+        page.__dict__.pop("text", None)
+    doubt = f"; {100 * unsure / words:.0f} % of the words are unsure" if unsure else ""
+    return [f"read by OCR: {_page_list(wanted)}{doubt}"] if wanted else []
 
 
 def _judge(pages: Sequence[_Page]) -> list[str]:

@@ -46,6 +46,8 @@ class Limits:
 
     seconds: float = 30.0
     """Wall time."""
+    ocr_seconds: float = 600.0
+    """The same for a file whose pages are read from their pictures."""
     memory: int = 1 << 30
     """Bytes of address space beyond what an idle worker has."""
     characters: int = 20_000_000
@@ -77,6 +79,9 @@ class Worker:
         self._read = 0
         """How many files the process has read."""
         self._ended = False
+
+    def _seconds(self, raw: RawDocument) -> float:
+        return self.limits.ocr_seconds if raw.ocr else self.limits.seconds
 
     @property
     def _most_bytes(self) -> int:
@@ -128,7 +133,7 @@ class Worker:
             reply, late = self._exchange(process, raw, language=language)
             self._read += 1
             if reply is None and late:
-                raise _Lost(f"took longer than {self.limits.seconds:g} s", blameless=False)
+                raise _Lost(f"took longer than {self._seconds(raw):g} s", blameless=False)
             if reply is None:
                 raise _Lost("the parser crashed", blameless=True)
             fields, text = reply
@@ -161,10 +166,11 @@ class Worker:
             "names": dict(raw.names),
             "listed": raw.listed,
             "unpack": raw.unpack,
+            "ocr": raw.ocr,
             "language": language,
         }
         assert process.stdin is not None and process.stdout is not None
-        with _deadline(process, self.limits.seconds) as late:
+        with _deadline(process, self._seconds(raw)) as late:
             with contextlib.suppress(BrokenPipeError):  # it may have said why before it ended
                 _send(process.stdin, head, raw.data)
             reply = _receive(process.stdout, head_limit=_HEAD_BYTES, body_limit=self._most_bytes)
@@ -478,7 +484,8 @@ def serve() -> None:
             break  # out of here, what was taken in so far is freed
         if frame is None:
             return
-        _alarm(2 * limits.seconds + 1)  # should the parent be killed meanwhile
+        seconds = limits.ocr_seconds if frame[0].get("ocr") is True else limits.seconds
+        _alarm(2 * seconds + 1)  # should the parent be killed meanwhile
         fields, text = _answer(parse, frame, limits=limits)
         del frame
         fields["spent"] = _address_space() - idle > min(_GROWTH, limits.memory // 2)
