@@ -18,7 +18,19 @@ import click
 
 from ..answers import Answer, Call, Cell, Citation, Claim, Gap, Usage
 from ..documents import Chunk, Document, Passage, SearchResult
-from ..events import Emit, Event, Hits, Progress, Read, RunStarted, ToolCalled, ToolFailed
+from ..events import (
+    ClaimDrafted,
+    Compacted,
+    Emit,
+    Event,
+    Hits,
+    Progress,
+    Read,
+    Retry,
+    RunStarted,
+    ToolCalled,
+    ToolFailed,
+)
 from ..security import terminal, terminal_json
 
 if TYPE_CHECKING:
@@ -180,6 +192,13 @@ class Steps:
                 self._step(event.agent, event.step, f"list {event.arguments.get('source') or 'all sources'}")
             case ToolFailed():
                 self._step(event.agent, event.step, f"{event.tool} failed: {event.error}")
+            case Retry():
+                wait = f"; again in {event.wait:.1f} s" if event.wait >= 0.1 else "; again"
+                self._step(event.agent, event.step, f"{event.reason}{wait}")
+            case Compacted():
+                self._step(event.agent, event.step, f"window nearly full: {event.results} old results shortened")
+            case ClaimDrafted(number=1):
+                self._step(event.agent, event.step, "answer drafted" if event.draft == 1 else "answer drafted anew")
             case _:
                 pass
 
