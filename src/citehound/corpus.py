@@ -55,6 +55,7 @@ from .sources import SkippedFile
 if TYPE_CHECKING:
     from .embedding import Embedder, Vectors
     from .index.fusion import Weights
+    from .index.inside import Contents
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -63,6 +64,10 @@ PIPELINE = 2
 PAGE = 6000
 OUTLINE = 200
 _COMMIT_SECONDS = 5.0
+_MOST_NEAR = 3
+_MOST_CONTENTS = 16
+_NEAR_WORDS = 0.5
+"""A passage comes near a phrase in words with this share of the best score of the document."""
 _WINDOW = 700
 _NEAR = 240
 
@@ -122,6 +127,9 @@ class FindResult:
     passages: tuple[Passage, ...]
     total: int
     """At how many places the phrase itself stands. 0 with passages: only its words stand near each other."""
+    near: tuple[Passage, ...] = ()
+    """Where fewer places than asked for were found: other passages of the document that come nearest to the phrase in
+    words, headings, definitions and meaning. They show nothing of the phrase's being there."""
     notes: tuple[str, ...] = ()
 
 
@@ -164,6 +172,7 @@ class Corpus:
         self._mutex = threading.RLock()
         self._index: Index | None = None
         self._folded: dict[tuple[str, int, int], _FoldedText] = {}
+        self._contents: dict[tuple[str, int, int], Contents] = {}
 
     @classmethod
     def open(cls, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> Corpus:
@@ -508,7 +517,65 @@ class Corpus:
                     page=whole.page_at(start),
                 )
             )
-        return FindResult(document=whole.id, phrase=phrase, passages=tuple(passages), total=total, notes=notes)
+        near = () if len(passages) >= limit else self._near(whole, info, phrase, shown=passages, principal=principal)
+        return FindResult(
+            document=whole.id, phrase=phrase, passages=tuple(passages), total=total, near=near, notes=notes
+        )
+
+    def _near(
+        self, whole: Document, info: DocumentInfo, phrase: str, *, shown: Sequence[Passage], principal: Principal
+    ) -> tuple[Passage, ...]:
+        """The passages of a document that rank highest for a phrase of several words, without those shown."""
+        from .index.inside import Contents, rank
+
+        index = self._reader()
+        chunks = index.chunks(whole.id, principal=principal)
+        if len(phrase.split()) < 2 or not chunks:
+            return ()
+        key = (whole.id, len(whole.text), hash(whole.text))
+        with self._mutex:
+            contents = self._contents.get(key)
+        if contents is None:
+            language = whole.language or self._config.index.language or "en"
+            passages = [(chunk.context.removeprefix(whole.title), chunk.text) for chunk in chunks]
+            contents = Contents.of(passages, language=language)
+            with self._mutex:
+                while len(self._contents) >= _MOST_CONTENTS:
+                    self._contents.pop(next(iter(self._contents)))
+                self._contents[key] = contents
+        vector = index.embed([phrase])
+        cosines: list[float] | None = None
+        if vector is not None:
+            asked = [(whole.id, chunk.ordinal) for chunk in chunks]
+            cosines = [float(c) for c in index.cosines(vector, asked, principal=principal)[0]]
+        floor = self._config.index.embedding.floor
+        found: list[Passage] = []
+        for ranked in rank(contents, phrase, cosines=cosines):
+            chunk = chunks[ranked.ordinal]
+            meant = cosines is not None and cosines[ranked.ordinal] >= floor
+            if not (meant or ranked.words >= _NEAR_WORDS) or any(
+                p.start < chunk.end and chunk.start < p.end for p in shown
+            ):
+                continue
+            inside = whole.section(chunk.section) if chunk.section is not None else None
+            found.append(
+                Passage(
+                    document=whole.id,
+                    section=chunk.section,
+                    title=whole.title if inside is None or not inside.title else f"{whole.title} > {inside.title}",
+                    text=chunk.text,
+                    start=chunk.start,
+                    end=chunk.end,
+                    total_chars=len(whole.text),
+                    current=info.current,
+                    metadata=whole.metadata,
+                    labels=info.labels,
+                    page=whole.page_at(chunk.start),
+                )
+            )
+            if len(found) == _MOST_NEAR:
+                break
+        return tuple(found)
 
     def list_documents(
         self,

@@ -410,7 +410,7 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
         if len(phrase) > MAX_QUERY:
             raise ToolRefused(f"phrase has {len(phrase)} characters, at most {MAX_QUERY}: give a few words")
         found = corpus.find(_text(arguments, "document"), phrase, principal=principal)
-        passages = list(found.passages)
+        passages, near = list(found.passages), list(found.near)
         while True:
             shown: dict[str, Any] = {
                 "document": found.document,
@@ -419,25 +419,35 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
                 "passages": [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in passages],
             }
             notes = list(found.notes)
+            if near:
+                shown["near"] = [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in near]
+                if not passages:
+                    notes.append(f"{found.phrase!r} stands nowhere in it; 'near' has the passages that come nearest")
             if len(passages) < found.total:
                 notes.append(f"{len(passages)} of {found.total} places shown; use a longer phrase, or read on")
             if notes:
                 shown["notes"] = notes
-            if len(passages) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
+            least = 0 if passages else 1
+            if (len(passages) <= 1 and len(near) <= least) or worst_tokens(
+                json.dumps(shown, ensure_ascii=False)
+            ) <= max_tokens:
                 break
-            passages.pop()
+            if len(near) > least:
+                near.pop()
+            else:
+                passages.pop()
         return Finding(
             result=shown,
-            returned=tuple(Reference(document=p.document, section=p.section) for p in passages),
-            passages=tuple(passages),
+            returned=tuple(Reference(document=p.document, section=p.section) for p in (*passages, *near)),
+            passages=(*passages, *near),
             find=Find(document=found.document, phrase=phrase, found=found.total > 0),
         )
 
     return Tool(
         name="find_in_document",
         description=(
-            "Find where words stand in one document and read the text around them. Use it to check that a document "
-            "does not mention something, and to reach into long documents."
+            "Find where words stand in one document and read the text around them, or the passages that come nearest. "
+            "Use it to check that a document does not mention something, and to reach into long documents."
         ),
         parameters=_object(parameters, required=["document", "phrase"]),
         effect="read",
