@@ -413,7 +413,8 @@ def _ranked(clause: str, scored: list[Scored], state: State, weigh: Weights) -> 
     found: list[tuple[float, Scored]] = []
     headings: dict[int, list[Sentence]] = {}
     for one in scored:
-        if len(words(one.sentence.text, language=state.language)) < 3 and is_heading(one.sentence):
+        said = [word for word in words(one.sentence.text, language=state.language) if not word.stem.isdigit()]
+        if len(said) < 3 and is_heading(one.sentence):
             continue
         pieces = headings.setdefault(id(one.text), sentences(one.text.text))
         at = next((i for i, p in enumerate(pieces) if p.start == one.sentence.start), 0)
