@@ -64,10 +64,10 @@ _MOST_ANSWERED = 2 * MAX_CALLS
 """Calls of one turn that get a result, be it a refusal; those beyond it are dropped from the turn, and that is said."""
 _REFUSAL = 60
 """Tokens of a refused call and its result."""
-_ROUND_CALLS = 3
-"""A turn that is near the end of the window is compacted when less than this many results still fit."""
 _MIN_RESULTS = 2500
 """A turn makes no sense with less room for results than this, in tokens of all its results together."""
+_NEARLY_FULL = 2 * _MIN_RESULTS
+"""Room for results in the window below which old search results are shortened."""
 
 _MOST_QUOTED = 20
 """Documents that a partial composed by code quotes."""
@@ -190,7 +190,7 @@ class Conversation:
     def plan(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
         """Decides what the next request is (a turn, or the last draft) and returns its cap of output tokens."""
         base = self.input_tokens(messages, parameters)
-        if self.model.window is not None and self._window_left(base) < _ROUND_CALLS * RESULT_TOKENS:
+        if self.model.window is not None and self._window_left(base) < _NEARLY_FULL:
             base -= self._compact(messages)
         self._base = base
         self._sent = len(messages)
