@@ -5,9 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet
 EVAL_VENV ?= .venv-eval
+BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 
-.PHONY: demo test check format bench test-crash test-eval lock clean
+.PHONY: demo test check format bench bench-budget bench-tokens bench-overhead test-crash test-eval lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -30,6 +31,15 @@ format: $(VENV)/.developed  ## put the code into shape
 bench: $(VENV)/.developed  ## measure; the tables say what
 	$(BIN)/python benchmarks/paths.py
 	$(BIN)/python benchmarks/index.py
+
+bench-budget: $(BENCH_VENV)/.installed  ## 50 questions at once under one dollar cap
+	$(BENCH_VENV)/bin/python benchmarks/budget.py
+
+bench-tokens: $(BENCH_VENV)/.installed  ## input tokens of an investigation, beside a naive loop
+	$(BENCH_VENV)/bin/python benchmarks/tokens.py
+
+bench-overhead: $(BENCH_VENV)/.installed  ## what the loop adds to a step, beside LangChain's agent
+	$(BENCH_VENV)/bin/python benchmarks/overhead.py
 
 test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again and again
 	$(BIN)/python -m pytest -m slow tests/crash
@@ -73,4 +83,10 @@ $(EVAL_VENV)/.developed: pyproject.toml requirements/eval.txt
 	@echo "installing citehound[eval] into $(EVAL_VENV) ..." >&2
 	@$(EVAL_VENV)/bin/python $(INSTALL) --requirement requirements/eval.txt
 	@$(EVAL_VENV)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BENCH_VENV)/.installed: pyproject.toml requirements/bench.in
+	$(call new_venv,$(BENCH_VENV))
+	@echo "installing what the benchmarks compare with into $(BENCH_VENV) ..." >&2
+	@$(BENCH_VENV)/bin/python $(INSTALL) --requirement requirements/bench.in --editable .
 	@touch $@

@@ -22,6 +22,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from anthropic import AsyncAnthropic
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
 from citehound import agent, config, demos
 from citehound.budget import Budget, Meter, Price
 from citehound.corpus import Corpus
@@ -73,16 +78,10 @@ def price_of(number: int, seed: int) -> Price:
     return Price(input=base, output=5 * base, cached=base / 10, cache_write=1.25 * base)
 
 
-async def ask(number: int, corpus: Corpus, server: Server, meter: Meter, *, seed: int) -> Outcome:
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
+async def ask(number: int, corpus: Corpus, model: Model, meter: Meter, *, seed: int) -> Outcome:
     question = ASKED[number % len(ASKED)].format(SUPPLIERS[number // 4 % len(SUPPLIERS)])
     question = f"{question} {label(number, seed=seed)}"
     ledger = Ledger()
-    provider = AnthropicProvider(base_url=server.base_url, api_key="none")
-    model = AnthropicModel("claude-sonnet-5", provider=provider)
-    provider.client.max_retries = 0
     conversation = Conversation(
         model=OpenedModel(model=model, name="random", price=price_of(number, seed), window=200_000),
         meter=meter.child(max_steps=12),
@@ -112,8 +111,10 @@ def billed(requests: Sequence[Received], seed: int) -> float:
 
 def run(corpus: Corpus, *, questions: int, cap: float | None, seed: int, faults: float = 0.0) -> Row:
     async def all_of_them(server: Server) -> list[Outcome]:
-        wanted = [ask(n, corpus, server, meter, seed=seed) for n in range(questions)]
-        return list(await asyncio.gather(*wanted))
+        async with AsyncAnthropic(base_url=server.base_url, api_key="none", max_retries=0) as client:
+            model = AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(anthropic_client=client))
+            wanted = [ask(n, corpus, model, meter, seed=seed) for n in range(questions)]
+            return list(await asyncio.gather(*wanted))
 
     meter = Meter(Budget(max_steps=None, max_dollars=cap, max_seconds=None))
     module = f"{Path(__file__).resolve().parent / 'loads.py'}:investigate"

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import importlib.util
 import json
 import os
 import resource
@@ -63,13 +62,18 @@ Once = Callable[[], Awaitable[None]]
 # The contestants. Each is built in a process of its own.
 
 
-def _corpus(folder: str) -> Any:
+def _corpus(folder: Path) -> Any:
+    """The bundled bank, indexed in `folder` by whoever comes first."""
     from citehound import config, demos
     from citehound.corpus import Corpus
 
-    shutil.copytree(Path(demos.__file__).parent / "bank", folder, dirs_exist_ok=True)
-    corpus = Corpus.open(config.load(Path(folder) / "citehound.toml", env={}), write=True)
-    corpus.sync()
+    path = folder / "citehound.toml"
+    first = not path.exists()
+    if first:
+        shutil.copytree(Path(demos.__file__).parent / "bank", folder, dirs_exist_ok=True)
+    corpus = Corpus.open(config.load(path, env={}), write=first)
+    if first:
+        corpus.sync()
     return corpus
 
 
@@ -170,12 +174,12 @@ def langchain(url: str, corpus: Any) -> Once:
     return once
 
 
-def contest(name: str, url: str, *, profile: Path | None = None) -> None:
+def contest(name: str, url: str, folder: Path, *, profile: Path | None = None) -> None:
     """One contestant, in this process: builds itself, then makes one run for each line of its input.
 
     Prints a line of JSON when built, after each run, and at the end.
     """
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+    with asyncio.Runner() as runner:
         corpus = _corpus(folder)
         began = time.perf_counter()
         once = {
@@ -222,8 +226,8 @@ def has_langchain(python: str) -> bool:
 class _Process:
     """A contestant's process, and what it said so far."""
 
-    def __init__(self, name: str, python: str, url: str, *, profile: Path | None = None) -> None:
-        command = [python, str(Path(__file__).resolve()), "--one", name, "--url", url]
+    def __init__(self, name: str, python: str, url: str, folder: Path, *, profile: Path | None = None) -> None:
+        command = [python, str(Path(__file__).resolve()), "--one", name, "--url", url, "--folder", str(folder)]
         if profile is not None:
             command += ["--profile", str(profile)]
         self.name = name
@@ -245,8 +249,8 @@ class _Process:
         self._process.stdout.close()
         self._process.wait()
 
-    def typical(self, key: str) -> float:
-        return statistics.median(run[key] for run in self.runs[WARM_UP:])
+    def typical(self, key: str, *, after: int) -> float:
+        return statistics.median(run[key] for run in self.runs[after:])
 
     def _answer(self) -> dict[str, float]:
         assert self._process.stdout is not None
@@ -257,23 +261,32 @@ class _Process:
         return cast(dict[str, float], json.loads(line))
 
 
-def measure(*, runs: int, python: str, names: Sequence[str] = CONTESTANTS, profile: Path | None = None) -> list[Row]:
+def measure(
+    *,
+    runs: int,
+    python: str,
+    names: Sequence[str] = CONTESTANTS,
+    warm_up: int = WARM_UP,
+    profile: Path | None = None,
+) -> list[Row]:
     """Runs all contestants in turn, one run each, so that other work on the machine meets them alike."""
     module = f"{Path(__file__).resolve().parent / 'loads.py'}:steady"
     there = [name for name in names if name != "langchain" or has_langchain(python)]
-    with serve(module=module, cache=False) as server:
+    with tempfile.TemporaryDirectory() as folder, serve(module=module, cache=False) as server:
+        _corpus(Path(folder)).close()
         processes = [
-            _Process(name, python, server.base_url, profile=profile if name == "citehound" else None) for name in there
+            _Process(name, python, server.base_url, Path(folder), profile=profile if name == "citehound" else None)
+            for name in there
         ]
-        for _ in range(runs + WARM_UP):
+        for _ in range(runs + warm_up):
             for process in processes:
                 process.run()
         for process in processes:
             process.close()
     got: dict[str, dict[str, float]] = {
         p.name: {
-            "wall_ms": p.typical("wall_ms"),
-            "cpu_ms": p.typical("cpu_ms"),
+            "wall_ms": p.typical("wall_ms", after=warm_up),
+            "cpu_ms": p.typical("cpu_ms", after=warm_up),
             "start_s": p.start_s,
             "peak_mb": p.peak_mb,
         }
@@ -334,12 +347,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", choices=CONTESTANTS, help="run one contestant in this process, against --url")
     parser.add_argument("--url")
+    parser.add_argument("--folder", type=Path)
     parser.add_argument(
         "--profile", type=Path, help="write cProfile's figures of `citehound` here, and run nothing else"
     )
     args = parser.parse_args(argv)
     if args.one:
-        contest(args.one, args.url, profile=args.profile)
+        contest(args.one, args.url, args.folder, profile=args.profile)
         return 0
     if args.profile:
         measure(runs=args.runs, python=args.python, names=("floor", "citehound"), profile=args.profile)

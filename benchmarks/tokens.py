@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import itertools
 import json
 import math
@@ -26,6 +27,7 @@ import re
 import sys
 import tempfile
 import urllib.request
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -79,10 +81,12 @@ class Row:
 def counter() -> tuple[str, Count]:
     """A tokenizer's name and its count. Without `bpe-openai`, a token for four characters."""
     try:
-        import bpe_openai  # pyright: ignore[reportMissingTypeStubs, reportMissingImports]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            bpe_openai = cast(Any, importlib.import_module("bpe_openai"))
     except ImportError:
         return "characters / 4 (install bpe-openai for o200k_base)", lambda text: math.ceil(len(text) / 4)
-    encoding: Any = bpe_openai.get_encoding("o200k_base")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    encoding = bpe_openai.get_encoding("o200k_base")
     return "o200k_base", lambda text: len(encoding.encode(text))
 
 
