@@ -250,7 +250,7 @@ async def auto(task: Task) -> Done:
 
 
 def settled(signals: Signals) -> bool:
-    """True where code can tell both things: a known name rules out skipping, and the words leave no doubt of the effort.
+    """True where code can tell both: a known name rules out skipping, and the words leave no doubt of the effort.
 
     A plain question that seems so wrongly goes on to the agent by itself, once its draft says what is missing.
     """
