@@ -124,7 +124,10 @@ _LEAD_WORDS = """
     not no never without lack lacks lacking miss misses missing omit omits omitting fail fails failing to don't
     doesn't contain contains containing include includes including mention mentions say says state states specify
     specifies define defines give gives provide provides about any a an the list show tell me us compare find
-    please and or what's what of for in on its their
+    please and or what's what of for in on its their allow allows permit permits require requires cover covers
+    address addresses regulate regulates
+    erlaubt erlauben gestattet gestatten verlangt verlangen autorise autorisent exige exigent permite permiten exigen
+    permitem exigem
     der die das den dem des ein eine einen einer eines kein keine keinen keiner keines nicht nie ohne fehlt fehlen
     enthält enthalten hat haben nennt nennen regelt regeln sagt sagen steht stehen ist sind gibt es zeige liste über
     zu und
