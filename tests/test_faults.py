@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +27,7 @@ from citehound.events import Event, Retry
 from citehound.models import OpenedModel, open_model
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, call
 from citehound.rendering import render_text
+from citehound.runs import RunStore
 from citehound.wire import FIRST_PAUSE, LONGEST_PAUSE, MAX_ATTEMPTS, fault_of, pause_before
 from protocol_server import Received, Server, blackhole, refusing, serve, text_of
 from small import GOOD, Ran, conversation_of, opened, run_agent
@@ -40,6 +45,9 @@ FILES = {
     },
 }
 TOML = '[[sources]]\nname = "policies"\npath = "policies"\ndescription = "Policies and contracts."\n'
+
+
+READ_D0 = {"kind": "tool", "name": "read_document", "args": {"document": "d0"}}
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -303,6 +311,35 @@ def test_a_cancelled_run_asks_nothing_more_and_ends_at_once(
     spent = conversation.meter.spent()
     assert spent.reserved > 0
     assert spent.model_calls == 1
+
+
+@pytest.mark.parametrize(("protocol", "stop"), [("anthropic-sse", signal.SIGINT), ("openai", signal.SIGTERM)])
+def test_an_interrupted_command_asks_nothing_more_and_keeps_the_run(
+    tmp_path: Path, protocol: str, stop: signal.Signals
+) -> None:
+    kind = protocol.partition("-")[0]
+    with serve([READ_D0, {"kind": "timeout", "phase": "read", "repeat": True}]) as server:
+        base = server.base_url if kind == "anthropic" else server.openai_url
+        toml = f'[model]\nname = "{NAMES[kind]}"\nbase_url = "{base}"\n{TOML}'
+        with opened(tmp_path, FILES, toml=toml):
+            pass
+        env = {**os.environ, "ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
+        ask = subprocess.Popen(
+            [sys.executable, "-m", "citehound", "ask", "Is it so?", "--mode", "agent", "--events"],
+            cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        server.wait_for(2, timeout=60)
+        ask.send_signal(stop)
+        out, err = ask.communicate(timeout=30)
+        assert len(server.requests()) == 2
+    assert ask.returncode == 130, err
+    assert err.splitlines()[-1] == "interrupted"
+    last = json.loads(out.splitlines()[-1])
+    assert (last["type"], last["answer"]["stop_reason"]) == ("answer", "cancelled")
+    assert [c["citations"][0]["document"] for c in last["answer"]["claims"]] == ["policies/d0"]
+    (run,) = RunStore(tmp_path / ".citehound" / "runs.sqlite").list()
+    assert run.stop_reason == "cancelled"
+    assert KEY not in out + err
 
 
 @pytest.mark.parametrize("wait", [None, 2.0, 0.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -139,3 +140,36 @@ def test_without_variables_the_sdk_is_not_even_imported() -> None:
         "print([m for m in sys.modules if m.startswith('opentelemetry.sdk')])"
     )
     assert in_process(code).strip() == "[]"
+
+
+def test_each_attempt_of_a_request_has_a_chat_span(
+    spans: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    from citehound.budget import Budget, Price
+    from citehound.models.scripted import call
+    from small import GOOD, opened, run_agent
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
+    fault = ModelHTTPError(529, "m", {"error": {"message": "Overloaded, sk-canary-0123456789"}})
+    with opened(tmp_path) as corpus:
+        run_agent(
+            corpus,
+            [call("read_document", {"document": "rules/security"}), fault, GOOD],
+            budget=Budget(),
+            price=Price(input=5.0, output=25.0),
+        )
+    chats = [span for span in spans.get_finished_spans() if span.name == "chat scripted"]
+    shown = [dict(span.attributes or {}) for span in chats]
+    assert [(a["citehound.step"], a["citehound.attempt"]) for a in shown] == [(1, 1), (2, 1), (2, 2)]
+    first, failed, last = shown
+    assert first["gen_ai.operation.name"] == "chat"
+    assert first["gen_ai.provider.name"] == "scripted"
+    assert first["gen_ai.request.max_tokens"] == 1500
+    assert (first["gen_ai.usage.input_tokens"], first["gen_ai.usage.output_tokens"]) == (100, 50)
+    assert last["citehound.dollars"] == pytest.approx((100 * 5 + 50 * 25) / 1_000_000)
+    assert failed["error.type"] == "server"
+    assert not chats[1].status.is_ok
+    assert "gen_ai.usage.input_tokens" not in failed
+    assert "canary" not in "".join(span.to_json() for span in chats)
