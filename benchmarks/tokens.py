@@ -68,6 +68,8 @@ class Row:
     """Our tokens as a part of the naive loop's."""
     same_chunks: float
     """The share, were the naive loop to have our chunks."""
+    results: float
+    """The share without instructions, tools and question, which both loops send with every request."""
     quarter: float
     """The share with a token for four characters."""
     prefix: float
@@ -278,6 +280,7 @@ def measure(
     mine, theirs = [prompt_text(r.body) for r in ours], [prompt_text(r.body) for r in naive]
     tokens, naive_tokens = sum(map(count, mine)), sum(map(count, theirs))
     later, shared = shared_prefix(mine, count)
+    fixed = count(mine[0])
     return Row(
         name=name,
         cases=1,
@@ -286,6 +289,7 @@ def measure(
         naive_tokens=naive_tokens,
         share=tokens / naive_tokens,
         same_chunks=tokens / sum(count(prompt_text(r.body)) for r in same_chunks),
+        results=(tokens - fixed * len(mine)) / (naive_tokens - fixed * len(theirs)),
         quarter=sum(map(len, mine)) / sum(map(len, theirs)),
         prefix=shared / later if later else 1.0,
         dollars=dollars(ours, price),
@@ -306,6 +310,7 @@ def mean_of(name: str, rows: Sequence[Row]) -> Row:
         naive_tokens=mean("naive_tokens"),
         share=mean("tokens") / mean("naive_tokens"),
         same_chunks=mean("same_chunks"),
+        results=mean("results"),
         quarter=mean("quarter"),
         prefix=mean("prefix"),
         dollars=mean("dollars"),
@@ -354,12 +359,12 @@ def table(rows: Sequence[Row], tokenizer: str) -> str:
     lines = [
         f"Input tokens: {tokenizer}.",
         "",
-        "| | cases | requests | tokens | naive | share | by characters | same chunks | in prefix | $ | naive $ "
-        "| naive, cached $ |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| | cases | requests | tokens | naive | share | without the fixed part | by characters | same chunks "
+        "| in prefix | $ | naive $ | naive, cached $ |",
+        "| --- |" + " ---: |" * 12,
     ]
     for r in rows:
-        parts = (r.share, r.quarter, r.same_chunks, r.prefix)
+        parts = (r.share, r.results, r.quarter, r.same_chunks, r.prefix)
         cells = [r.name, str(r.cases), f"{r.requests:.1f}", f"{r.tokens:,.0f}", f"{r.naive_tokens:,.0f}"]
         cells += [f"{100 * part:.0f} %" for part in parts]
         cells += [f"{each:.4f}" for each in (r.dollars, r.naive_dollars, r.naive_cached_dollars)]
