@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_DOLLARS = 0.10
 MOST_SECONDS = 90.0
+OWN_SECONDS = 300.0
+"""For a server of one's own, which may be slow."""
 SMALL_WINDOW = 16_000
 """Tokens below which an investigation of several steps hardly fits."""
 
@@ -180,7 +182,8 @@ def _models(config: Config, findings: list[Finding], *, calls: bool, quiet: bool
     if opened is None:
         return None, 0.0
     cap = MOST_DOLLARS if config.budget.max_dollars is None else min(MOST_DOLLARS, config.budget.max_dollars)
-    meter = Meter(Budget(max_steps=None, max_dollars=None if opened.price is None else cap, max_seconds=MOST_SECONDS))
+    seconds = OWN_SECONDS if opened.free else MOST_SECONDS
+    meter = Meter(Budget(max_steps=None, max_dollars=None if opened.price is None else cap, max_seconds=seconds))
     priced = opened.price is not None or config.budget.max_dollars is None
     if calls and not priced:
         says = "the model was not asked anything, as the price is not known and dollars are capped"
