@@ -16,9 +16,10 @@ FINAL_ANSWER = "final_answer"
 """Name of the output tool; its schema is `drafts.Draft`."""
 
 _RULES = """\
-How the answer is built (final_answer):
+How the final answer is built:
 - claims: one statement each, in the language of the question. Give each the quotes that show it: `document` as a tool \
-gave it, `quote` copied word for word from what you READ (4 words or more; … joins parts of one section).
+gave it, `quote` copied word for word from what you READ, in its own language (4 words or more; … joins parts of one \
+section).
 - Numbers, dates, amounts and names in a claim must stand in its quotes.
 - When two texts differ (24 hours here, 72 hours there), quote each in a claim of its own, then add a claim of kind \
 "conclusion" that names both as premises.
@@ -37,7 +38,7 @@ together.
 - Follow what you read: a requirement, a defined term, an annex, an amendment or a newer version names the words of \
 your next search, often in another source.
 - Current versions prevail. Use superseded ones only when the question asks about the past, and say so.
-- Stop when every part of the question is answered or searched for in vain. Then call final_answer.
+- Stop when every part of the question is answered or searched for in vain. Then give the final answer.
 
 {rules}
 
@@ -91,8 +92,8 @@ NOTHING_SEARCHED = (
 
 
 _DIRECT = """\
-Answer the question from general knowledge, briefly, in its language. It was judged to need no document. Call \
-final_answer with the answer as `text`, without claims. If you are not fully certain, or if the answer may depend on \
+Answer the question from general knowledge, briefly, in its language. It was judged to need no document. Give \
+the answer as `text`, without claims. If you are not fully certain, or if the answer may depend on \
 documents of the people who ask, leave `text` out and name the question under missing: documents are searched then."""
 
 _PREFETCHED = (
@@ -164,12 +165,15 @@ Conclusion (1, 2): The contract allows more time than the rules.
 Missing: whether Alpha was audited (searched deals for "audit")"""
 
 _NATIVE_FORM = """\
-You have no tool `final_answer`: when you are done, your whole reply is the final answer as JSON of the given schema."""
+The final answer is a reply without tool calls: nothing but JSON of the given schema. Until then, call tools."""
+
+_TOOL_FORM = f"""\
+Give the final answer by calling `{FINAL_ANSWER}`, alone, when you are done."""
 
 
 def answer_form(structured: Structured) -> str:
-    """What is added to the instructions of a model that hands in its answer otherwise than by a tool call."""
-    return {"tool": "", "native": _NATIVE_FORM, "text": TEXT_FORM}[structured]
+    """What is added to the instructions: how this model hands in its answer."""
+    return {"tool": _TOOL_FORM, "native": _NATIVE_FORM, "text": TEXT_FORM}[structured]
 
 
 def how_to_answer(structured: Structured) -> str:
