@@ -145,7 +145,6 @@ class Assistant:
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
                 async with opened.model, small.model:  # closes their connections once nobody asks any more
-                    async with opened.model, small.model:  # closes their connections once nobody asks any more
                     answer = await run.run(corpus, self.config, max_hops=max_hops, prefetch=prefetch, survey=survey)
             except asyncio.CancelledError:
                 await asyncio.shield(asyncio.to_thread(self._save, run, run.cancelled(corpus)))
