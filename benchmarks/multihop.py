@@ -5,7 +5,7 @@
     python benchmarks/multihop.py --methods bm25,chase,planner --set musique
 
 A set is a folder with `corpus.jsonl` (`id`, `title`, `text`; `doc` where records are consecutive passages of one
-document) and `questions.jsonl` (`id`, `question`, `must_read`, `kind`). Nothing but `question` reaches what is measured;
+document) and `questions.jsonl` (`id`, `question`, `must_read`, `kind`). Only `question` reaches what is measured;
 `decomposition` and `evidence` serve the ceiling `gold sub-queries` only. `withheld.jsonl`, where it is there, is put
 back for the rows of `<set>+withheld`. All@10: every document of `must_read` among the first ten; R@5: the mean share of
 it among the first five. The planner's ten are what it read, in its own order.
@@ -14,22 +14,22 @@ it among the first five. The planner's ten are what it read, in its own order.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import importlib.util
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from citehound.assistant import Assistant
 from citehound.chunking import chunk
 from citehound.config import Config, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document, Section
+from citehound.events import Event, Read
 from citehound.index import OWNER, FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 
@@ -62,6 +62,7 @@ class Stand:
     """An index over one or more sets, and the way from a place in it back to the record's id."""
 
     corpus: Corpus
+    assistant: Assistant
     source: str | None
     places: Mapping[str, tuple[tuple[int, int, str], ...]]
     """Document to (start, end, record id), in order."""
@@ -171,7 +172,9 @@ def folders(data: Path) -> list[Path]:
 # Building the index
 
 
-def documents(source: str, records: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Document, list[tuple[int, int, str]]]]:
+def documents(
+    source: str, records: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Document, list[tuple[int, int, str]]]]:
     """A record is a document; consecutive passages of one document (`doc`) are its sections."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
@@ -230,7 +233,7 @@ def source_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def stand(sets: Sequence[Set], folder: Path, *, only: str | None = None) -> Iterator[Stand]:
+def stand(sets: Sequence[Set], folder: Path) -> Generator[Stand]:
     """The product's own index over the sets, a source each; searched as a whole unless there is only one."""
     config = Config(
         root=folder,
@@ -251,12 +254,22 @@ def stand(sets: Sequence[Set], folder: Path, *, only: str | None = None) -> Iter
                 if index is None:
                     continue
                 state = FileState(
-                    source=document.source, path=document.path, document=document.id, content_hash="-", metadata_hash="-"
+                    source=document.source,
+                    path=document.path,
+                    document=document.id,
+                    content_hash="-",
+                    metadata_hash="-",
                 )
                 index.add([IndexEntry(document=document, chunks=chunks_of(document), state=state)])
     print(f"  indexed {len(places):,} documents in {time.monotonic() - started:.1f} s", file=sys.stderr)
     with Corpus.open(config) as corpus:
-        yield Stand(corpus=corpus, source=source_name(sets[0].name) if len(sets) == 1 else None, places=places)
+        assistant = Assistant(config, corpus=corpus, record=False)
+        yield Stand(
+            corpus=corpus,
+            assistant=assistant,
+            source=source_name(sets[0].name) if len(sets) == 1 else None,
+            places=places,
+        )
 
 
 # The methods
@@ -282,8 +295,28 @@ def gold(stand: Stand, question: Question) -> Found:
     return Found(ids=unique(turns))
 
 
+def chased(stand: Stand, question: Question) -> Found:
+    found = stand.corpus.chase(question.question, principal=OWNER, source=stand.source, k=READS, per_document=READS)
+    return Found(ids=unique(name for one in found for name in stand.ids(one.hit.document, one.hit.start, one.hit.end)))
+
+
+def planner(stand: Stand, question: Question) -> Found:
+    """The offline model in the loop; what counts is what it read, in its order, and at most ten records of it."""
+    events: list[Event] = []
+    answer = stand.assistant.ask_sync(question.question, mode="agent", emit=events.append)
+    ids = [
+        name
+        for event in events
+        if isinstance(event, Read)
+        for name in stand.ids(event.document, event.start, event.end)
+    ]
+    return Found(ids=unique(ids), answered=bool(answer.claims) and not answer.missing)
+
+
 METHODS: dict[str, Method] = {
     "bm25": bm25,
+    "chase": chased,
+    "planner": planner,
     "gold sub-queries": gold,
 }
 
@@ -358,7 +391,7 @@ def cell(value: object) -> str:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = ("set", "method", "kind", "hops", "n", "all@10", "r@5", "answered", "ms")
-    shown = [list(columns)]
+    shown: list[list[str]] = [list(columns)]
     for row in rows:
         shown.append([cell(row[c]) if c != "hops" or row[c] is not None else "all" for c in columns])
     widths = [max(len(r[i]) for r in shown) for i in range(len(columns))]

@@ -71,6 +71,7 @@ def test_every_source_gets_a_search_tool_beside_the_three_common_ones(used: Used
         "search_deals",
         "read_document",
         "find_in_document",
+        "follow_leads",
         "list_documents",
     )
     assert all(tool.effect == "read" for tool in used.box.tools)

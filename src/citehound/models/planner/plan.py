@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...index import Lexicon
-from .state import Hit, Names, Search, Source, State, Text, Weights, matched_filters
+from .state import LEADS, Hit, Names, Search, Source, State, Text, Weights, matched_filters
 from .support import asked_in, questions, supports
 from .words import (
     Month,
@@ -27,6 +27,7 @@ from .words import (
     is_yes_no,
     months,
     parts_asked,
+    plain_title,
     quantities,
     references,
     requires,
@@ -36,7 +37,10 @@ from .words import (
     words,
 )
 
-MAX_READS = 8
+MAX_READS = 10
+SPECIAL_READS = 8
+"""For questions that are answered in a way of their own."""
+FIRST_READS = 3
 MAX_SEARCHES = 14
 MAX_CALLS = 8
 MAX_STEPS = 9
@@ -89,42 +93,38 @@ class Focus:
     wants: frozenset[str]
 
 
-_VERSION = re.compile(r"\b(?:v|version|ver|rev|release)[ ._-]?\d[\w.]*\b|\bv\d+\b", re.IGNORECASE)
-
-
-def plain_title(title: str) -> str:
-    """Folded, without versions, brackets and punctuation: what another text would write."""
-    bare = re.sub(r"\([^)]*\)", " ", title)
-    bare = _VERSION.sub(" ", bare)
-    return " ".join(re.findall(r"[^\W_]+", fold(bare)))
+_LONGEST_NAME = 12
+"""Words of the longest title that is looked for in a text."""
 
 
 def mentioned(text: str, names: Names) -> dict[str, str]:
     """Plain title to how it stands, for titles of two words or more (longest wins) that the text names."""
-    plain = " ".join(re.findall(r"[^\W_]+", fold(text)))
-    padded = f" {plain} "
+    low_text = fold(text)
+    words_ = re.findall(r"[^\W_]+", low_text)
+    titles: list[str] = []
+    tails: dict[str, str] = {}
+    for at in range(len(words_)):
+        for size in range(2, min(_LONGEST_NAME, len(words_) - at) + 1):
+            said = " ".join(words_[at : at + size])
+            if len(said) < 8:
+                continue
+            if said in names.plain:
+                titles.append(said)
+            for document in names.tails.get(said, ()):
+                tail = document.rsplit("/", 1)[-1]
+                if fold(tail) in low_text:
+                    tails.setdefault(plain_title(names.titles[document]), tail)
     found: dict[str, str] = {}
-    for title in sorted({plain_title(t) for t in names.titles.values()}, key=len, reverse=True):
-        if title.count(" ") < 1 or len(title) < 8 or f" {title} " not in padded:
-            continue
-        if any(f" {title} " in f" {longer} " for longer in found):
-            continue
-        found[title] = title
-    for document in names.titles:
-        tail = document.rsplit("/", 1)[-1]
-        low = " ".join(re.findall(r"[^\W_]+", fold(tail)))
-        if (
-            len(low) >= 8
-            and low.count(" ") >= 1
-            and f" {low} " in padded
-            and re.search(re.escape(fold(tail)), fold(text))
-        ):
-            found.setdefault(plain_title(names.titles[document]), tail)
+    for title in sorted(dict.fromkeys(titles), key=len, reverse=True):
+        if not any(f" {title} " in f" {longer} " for longer in found):
+            found[title] = title
+    for title, tail in tails.items():
+        found.setdefault(title, tail)
     return found
 
 
 def documents_titled(title: str, names: Names) -> list[str]:
-    return [d for d, t in names.titles.items() if plain_title(t) == title]
+    return list(names.plain.get(title, ()))
 
 
 def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
@@ -141,8 +141,10 @@ def focus_of(state: State, weigh: Weights, names: Names) -> Focus:
     question_words = {w.stem for w in words(question, language=language)}
     for source in state.sources:
         best = 0.0
-        for document in names.by_source.get(source.name, ()):
-            title = stems(names.titles[document], language=language)
+        stemmed = names.stemmed(language)
+        near = {d for s in question_words for d in stemmed.holding.get(s, ()) if source_of(d) == source.name}
+        for document in sorted(near):
+            title = stemmed.titles[document]
             shared = sum(weights[s] for s in title & question_words if s in weights)
             size = sum(weigh(s) for s in title) or 1.0
             best = max(best, (shared / total) * (0.5 + 0.5 * min(1.0, shared / size)))
@@ -999,6 +1001,32 @@ def _direct_read(lead: Lead, state: State, *, small: bool) -> Planned:
     return Planned(tool="read_document", arguments=arguments, why=lead.kind)
 
 
+def _special(state: State, focus: Focus) -> bool:
+    """Questions with a way of their own: somebody is judged by rules, or versions are told apart."""
+    return bool(focus.judging and entity_sources(state, focus)) or (
+        (focus.older or focus.change) and bool(focus.titled) and bool(versions_named(state.question))
+    )
+
+
+def _chased_reads(state: State, ranked: list[Candidate], *, reads_left: int, small: bool) -> list[Planned]:
+    """What the chase reached, in its order; before it what the searches rank first."""
+    most = FIRST_READS if not state.texts else MAX_CALLS
+    calls: list[Planned] = []
+    wanted: list[Candidate] = [] if state.texts else ranked[:1]
+    wanted += [
+        Candidate(
+            document=h.document, section=h.section, score=0.0, why="reached by the chase", total_chars=h.total_chars
+        )
+        for h in state.chased or ()
+        if not already_read(h, state)
+    ]
+    for candidate in wanted:
+        call = read_call(candidate, state, small=small)
+        if len(calls) < min(most, reads_left) and call.arguments not in [c.arguments for c in calls]:
+            calls.append(call)
+    return calls
+
+
 def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
     """The calls of the next step; none when it is time to hand in the draft."""
     if not state.sources or (state.steps_left is not None and state.steps_left <= 2) or state.steps >= MAX_STEPS:
@@ -1012,9 +1040,14 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
         prefetched = state.texts and not state.open_parts and focus.simple
         if prefetched and covered(state, focus, weigh, scored_sentences(state, focus), least=0.3):
             return []
-        return first_searches(state, focus, weigh)
+        first = first_searches(state, focus, weigh)
+        if state.has_leads and state.has_read:
+            asked = Planned(tool=LEADS, arguments={"question": state.question[:1000]}, why="several hops in one call")
+            return [*first[: MAX_CALLS - 1], asked]
+        return first
     scored = scored_sentences(state, focus)
-    reads_left = MAX_READS - len(state.tried)
+    special = state.chased is None or _special(state, focus)
+    reads_left = (SPECIAL_READS if special else MAX_READS) - len(state.tried)
     searches_left = (8 if focus.simple else MAX_SEARCHES) - len(state.searches)
     small = small_documents(lexicon, names)
     last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
@@ -1030,6 +1063,9 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
         unsure = focus.titled and versions_named(state.question) and all(s.only_current for s in state.searches)
         if not unsure and covered(state, focus, weigh, scored, least=least):
             return []
+
+    if state.chased and state.has_read and not special:
+        return _chased_reads(state, ranked, reads_left=reads_left, small=small)
 
     planned: list[Planned] = []
     urgent = _urgent(state, focus, names, scored) if state.has_read else []

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import log
 from typing import Any, cast
 
@@ -20,8 +21,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from ...index import Lexicon
-from .words import fold, language_of, stem, words
+from .words import fold, language_of, plain_title, stem, stems, words
 
+LEADS = "follow_leads"
 _FIXED = ("query", "only_current", "k")
 
 
@@ -97,6 +99,7 @@ class State:
     sources: tuple[Source, ...]
     has_read: bool
     has_find: bool
+    has_leads: bool
     searches: tuple[Search, ...]
     texts: tuple[Text, ...]
     tried: tuple[Tried, ...]
@@ -108,8 +111,20 @@ class State:
     open_parts: tuple[str, ...] = ()
     """Parts of the question that the passages in the prompt are known to leave open."""
 
+    chased: tuple[Hit, ...] | None = None
+    """What `follow_leads` gave for the question, best first; None when it was not called."""
+
     def documents_read(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(t.document for t in self.texts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stemmed:
+    """Titles as stems of one language."""
+
+    titles: Mapping[str, frozenset[str]]
+    holding: Mapping[str, tuple[str, ...]]
+    """Stem to the documents whose title has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +134,39 @@ class Names:
     titles: Mapping[str, str]
     sources: tuple[str, ...]
     by_source: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @cached_property
+    def plain(self) -> Mapping[str, tuple[str, ...]]:
+        """Plain title to its documents."""
+        found: dict[str, list[str]] = {}
+        for document, title in self.titles.items():
+            found.setdefault(plain_title(title), []).append(document)
+        return {title: tuple(documents) for title, documents in found.items()}
+
+    @cached_property
+    def tails(self) -> Mapping[str, tuple[str, ...]]:
+        """The last part of an id, as plain words, to its documents."""
+        found: dict[str, list[str]] = {}
+        for document in self.titles:
+            low = " ".join(re.findall(r"[^\W_]+", fold(document.rsplit("/", 1)[-1])))
+            found.setdefault(low, []).append(document)
+        return {low: tuple(documents) for low, documents in found.items()}
+
+    @cached_property
+    def _stemmed(self) -> dict[str, Stemmed]:
+        return {}
+
+    def stemmed(self, language: str) -> Stemmed:
+        known = self._stemmed.get(language)
+        if known is None:
+            titles = {document: stems(title, language=language) for document, title in self.titles.items()}
+            holding: dict[str, list[str]] = {}
+            for document, found in titles.items():
+                for one in found:
+                    holding.setdefault(one, []).append(document)
+            known = Stemmed(titles=titles, holding={k: tuple(v) for k, v in holding.items()})
+            self._stemmed[language] = known
+        return known
 
     @staticmethod
     def of(lexicon: Lexicon) -> Names:
@@ -321,6 +369,7 @@ def read_state(
     texts: list[Text] = []
     tried: list[Tried] = []
     rejections: list[str] = []
+    chased: tuple[Hit, ...] | None = None
     seen: dict[tuple[str, str | None], Hit] = {}
     steps_left: int | None = None
     step = drafts = 0
@@ -369,6 +418,11 @@ def read_state(
                         failed="error" in content or bool(content.get("repeated")),
                     )
                 )
+            elif part.tool_name == LEADS:
+                hits = _hits(content, seen)
+                for hit in hits:
+                    seen.setdefault((hit.document, hit.section), hit)
+                chased = (*(chased or ()), *hits)
             elif part.tool_name in ("read_document", "find_in_document"):
                 section = arguments.get("section")
                 phrase = arguments.get("phrase")
@@ -397,6 +451,7 @@ def read_state(
         sources=sources,
         has_read="read_document" in tool_names,
         has_find="find_in_document" in tool_names,
+        has_leads=LEADS in tool_names,
         searches=tuple(searches),
         texts=tuple(texts),
         tried=tuple(tried),
@@ -404,6 +459,7 @@ def read_state(
         steps=step,
         rejections=tuple(rejections),
         drafts=drafts,
+        chased=chased,
         open_parts=prompted.open_parts,
     )
 

@@ -254,6 +254,17 @@ _REQUIREMENT = re.compile(
 )
 
 
+_VERSION = re.compile(r"\b(?:v|version|ver|rev|release)[ ._-]?\d[\w.]*\b|\bv\d+\b", re.IGNORECASE)
+
+
+@lru_cache(maxsize=65536)
+def plain_title(title: str) -> str:
+    """Folded, without versions, brackets and punctuation: what another text would write."""
+    bare = re.sub(r"\([^)]*\)", " ", title)
+    bare = _VERSION.sub(" ", bare)
+    return " ".join(re.findall(r"[^\W_]+", fold(bare)))
+
+
 def requires(sentence: str) -> bool:
     """True when the sentence asks something of somebody."""
     return _REQUIREMENT.search(sentence) is not None
