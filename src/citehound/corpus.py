@@ -50,6 +50,8 @@ from .index.links import content_words
 from .parsing import Unsupported, dressed
 from .parsing.ocr import available as ocr_available
 from .parsing.worker import Limits, Workers
+from .rerank import NONE as NO_RERANKER
+from .rerank import Reranker, open_reranker, order
 from .sources import SkippedFile
 
 if TYPE_CHECKING:
@@ -173,6 +175,7 @@ class Corpus:
         self._index: Index | None = None
         self._folded: dict[tuple[str, int, int], _FoldedText] = {}
         self._contents: dict[tuple[str, int, int], Contents] = {}
+        self._opened_reranker: Reranker | None = None
 
     @classmethod
     def open(cls, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> Corpus:
@@ -325,16 +328,43 @@ class Corpus:
         `documents` keeps to these (full ids).
         """
         name = self._source(source)
-        return self._reader().search(
+        reranker = self._reranker()
+        settings = self._config.index.rerank
+        result = self._reader().search(
             query,
             principal=principal,
             source=name,
             filters=filters,
             only_current=only_current,
             documents=documents,
-            k=k,
+            k=k if reranker is None else max(k, settings.candidates),
             per_document=per_document,
         )
+        if reranker is None or not result.hits:
+            return result
+        wanted = order(
+            reranker,
+            query,
+            [self._hit_text(hit, principal=principal) for hit in result.hits],
+            name=settings.name,
+            seconds=settings.seconds,
+        )
+        hits = tuple(result.hits[at] for at in wanted.places)[:k]
+        notes = result.notes if wanted.note is None else (*result.notes, wanted.note)
+        return replace(result, hits=hits, notes=notes)
+
+    def _reranker(self) -> Reranker | None:
+        settings = self._config.index.rerank
+        if self._opened_reranker is None and settings.name != NO_RERANKER:
+            self._opened_reranker = open_reranker(
+                settings.name, base_url=settings.base_url, seconds=settings.seconds
+            )
+        return self._opened_reranker
+
+    def _hit_text(self, hit: SearchHit, *, principal: Principal) -> str:
+        """What a reranker reads of a hit: its title and the whole passage."""
+        whole = self._reader().document(hit.document, principal=principal)
+        return f"{hit.title}\n{whole.text[hit.start : hit.end] if whole is not None else hit.snippet}"
 
     def explain(
         self,
@@ -349,15 +379,22 @@ class Corpus:
         per_document: int = 2,
     ) -> Explanation:
         """How `search` with the same arguments comes to its hits, and why what came near is none."""
-        return self._reader().explain(
+        settings = self._config.index.rerank
+        reranked = settings.name != NO_RERANKER
+        explained = self._reader().explain(
             query,
             principal=principal,
             source=self._source(source),
             filters=filters,
             only_current=only_current,
             documents=documents,
-            k=k,
+            k=max(k, settings.candidates) if reranked else k,
             per_document=per_document,
+        )
+        if not reranked:
+            return explained
+        return replace(
+            explained, rerank=f"{settings.name} orders the first {settings.candidates}, of which {k} are shown"
         )
 
     def embed_query(self, *texts: str) -> Vectors | None:

@@ -886,14 +886,14 @@ class EmbeddedIndex:
         if self._embedder is None or not pending:
             return None
         state = _vector_state(db)
-        if state is None:
-            state = vectors.fresh(self._embedder)
-        elif not state.fits(self._embedder):
+        if state is not None and not state.fits(self._embedder):
             return None  # those of another embedder go when all are made anew
         try:
             made = self._embedder.embed([text for _, text in pending])
         except EmbeddingFailed:
             return None
+        if state is None:
+            state = vectors.fresh(self._embedder, made.shape[1])
         return vectors.append(self._vectors, state, [key for key, _ in pending], made)
 
     def embed_missing(self, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -907,9 +907,11 @@ class EmbeddedIndex:
             db = self._require_writer()
             self._commit()
             state = _vector_state(db)
-            if state is None or not state.fits(self._embedder):
-                state = vectors.fresh(self._embedder)
-            known = set(vectors.View(self._vectors, state, live=()).rows.tolist())
+            known = set[int]()
+            if state is not None and not state.fits(self._embedder):
+                state = None
+            if state is not None:
+                known.update(vectors.View(self._vectors, state, live=()).rows.tolist())
             heads = db.execute("SELECT row, head FROM documents ORDER BY row").fetchall()
             missing = [(row, n) for row, head in heads if row not in known and (n := json.loads(head)["passages"])]
             total, done = sum(n for _, n in missing), 0
@@ -922,12 +924,16 @@ class EmbeddedIndex:
                     keys.append((row << _ORDINAL_BITS) | chunk.ordinal)
                     texts.append(embedded_text(stored.document, chunk))
                 if len(keys) >= _EMBEDDED_AT_ONCE or at == len(missing) - 1:
-                    state = vectors.append(self._vectors, state, keys, self._embedder.embed(texts))
+                    made = self._embedder.embed(texts)
+                    if state is None:
+                        state = vectors.fresh(self._embedder, made.shape[1])
+                    state = vectors.append(self._vectors, state, keys, made)
                     self._hold(db, state)
                     done += len(keys)
                     progress(done, total)
                     keys, texts = [], []
-            self._compact(db, state)
+            if state is not None:
+                self._compact(db, state)
             return done
 
     def _compact(self, db: sqlite3.Connection, state: vectors.State) -> None:
@@ -1223,6 +1229,7 @@ class EmbeddedIndex:
             vector = found[0]
             mask = self._mask(look, chosen, source=source, only_current=False, documents=documents)
         telling = sum(1 for w in weighed if not w.function_word and w.term.stems)
+        telling = min(telling, len(query.split()))  # a word of a script without spaces is several terms
         return _Legs(
             terms=terms,
             words=wanted,
@@ -1455,14 +1462,13 @@ class EmbeddedIndex:
         left = [w for w in found if w.why is None]
         empty_terms = {w.term for w in left if w.function_word}
         common = {w.term for w in left if total > 1000 and w.passages >= total * 0.2}
-        for drop, why, least in (
-            (empty_terms, "a function word", 1),
-            (common, "in a fifth of all passages", 2),
+        for drop, why, enough in (
+            (empty_terms, "a function word", any(not w.function_word for w in found)),
+            (common, "in a fifth of all passages", sum(w.term not in common for w in left) >= 2),
         ):
-            kept = [w for w in left if w.term not in drop]
-            if len(kept) >= least:
+            if enough:
                 found = [replace(w, why=why) if w.why is None and w.term in drop else w for w in found]
-                left = kept
+                left = [w for w in left if w.term not in drop]
         over = {w.term for w in left[_MAX_TERMS:]}
         return [replace(w, why=f"more than {_MAX_TERMS} terms") if w.term in over else w for w in found]
 

@@ -55,8 +55,8 @@ class State:
     """CRC-32 of the rows of each file, in the order of `_ENDINGS`."""
 
     def fits(self, embedder: Embedder) -> bool:
-        made = (self.name, self.dimensions, self.version)
-        return made == (embedder.name, embedder.dimensions, embedder.version)
+        same = (self.name, self.version) == (embedder.name, embedder.version)
+        return same and embedder.dimensions in (0, self.dimensions)
 
     def packed(self) -> str:
         return json.dumps(self.__dict__)
@@ -71,11 +71,11 @@ class State:
 _ENDINGS = ("i8", "keys", "bits")
 
 
-def fresh(embedder: Embedder) -> State:
+def fresh(embedder: Embedder, dimensions: int) -> State:
     """The state of no vectors at all, by this embedder."""
     return State(
         name=embedder.name,
-        dimensions=embedder.dimensions,
+        dimensions=dimensions,
         version=embedder.version,
         generation=secrets.token_hex(4),
     )
