@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from functools import lru_cache
 from typing import Protocol, cast
@@ -80,6 +81,10 @@ _NAMES = {
 }
 
 
+_stemming = threading.Lock()
+"""A stemmer keeps state while it works."""
+
+
 @lru_cache(maxsize=16)
 def _stemmer(language: str) -> _Stemmer:
     return cast(_Stemmer, snowballstemmer.stemmer(_NAMES.get(language, "english")))  # pyright: ignore[reportUnknownMemberType]
@@ -109,7 +114,8 @@ def stems(text: str, *, language: str | None = None) -> tuple[str, ...]:
 def _stem(token: str, language: str) -> tuple[str, ...]:
     if any("\u3040" <= c <= "\u9fff" for c in token):
         return tuple(token[i : i + 2] for i in range(len(token) - 1)) or (token,)
-    stem = _stemmer(language).stemWord(token)
+    with _stemming:
+        stem = _stemmer(language).stemWord(token)
     return ("".join(c for c in unicodedata.normalize("NFD", stem) if not unicodedata.combining(c)),)
 
 
