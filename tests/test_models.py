@@ -294,3 +294,19 @@ def test_a_turn_may_be_a_function_of_the_request_and_usage_too() -> None:
     for _ in range(3):
         assert isinstance(play(model).parts[0], TextPart)
     assert len(model.requests) == 4
+
+
+def test_tools_are_turned_into_schemas_once_for_equal_requests() -> None:
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
+
+    model = open_model(ModelConfig(name="openai-compatible:small", base_url="http://127.0.0.1:1/v1")).model
+
+    def parameters(tool: str) -> ModelRequestParameters:
+        schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+        return ModelRequestParameters(function_tools=[ToolDefinition(name=tool, parameters_json_schema=schema)])
+
+    first = model.customize_request_parameters(parameters("search_rules"))
+    assert model.customize_request_parameters(parameters("search_rules")) is first
+    other = model.customize_request_parameters(parameters("search_deals"))
+    assert [tool.name for tool in other.function_tools] == ["search_deals"]
