@@ -416,7 +416,8 @@ class _Chase:
         for score, place, page, way in reached:
             if len(kept) >= k:
                 break
-            if count.get(place[0], 0) < per_document:
+            # The passages of a document that the question names are what is asked for.
+            if count.get(place[0], 0) < per_document or self.found[place].inside:
                 count[place[0]] = count.get(place[0], 0) + 1
                 kept.append(Reached(page=page, score=score, way=way))
         return kept

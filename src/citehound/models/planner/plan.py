@@ -40,7 +40,8 @@ from .words import (
 MAX_READS = 10
 SPECIAL_READS = 8
 """For questions that are answered in a way of their own."""
-FIRST_READS = 3
+FIRST_READS = 5
+ENOUGH = 0.85
 MAX_SEARCHES = 14
 MAX_CALLS = 8
 MAX_STEPS = 9
@@ -1060,6 +1061,9 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     if not focus.compound:
         tried = len(state.searches) >= SINGLE_SEARCHES
         least = (0.3 if tried else 0.45) if focus.simple else 0.65
+        if state.chased and not special:
+            # Over several hops a text that holds the question's words may yet lack the hop: only a full match ends it.
+            least = ENOUGH
         unsure = focus.titled and versions_named(state.question) and all(s.only_current for s in state.searches)
         if not unsure and covered(state, focus, weigh, scored, least=least):
             return []
