@@ -99,7 +99,7 @@ class State:
     sources: tuple[Source, ...]
     has_read: bool
     has_find: bool
-    has_leads: bool
+    has_leads: bool = False
     searches: tuple[Search, ...]
     texts: tuple[Text, ...]
     tried: tuple[Tried, ...]
