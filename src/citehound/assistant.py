@@ -415,6 +415,9 @@ class _Run:
         elif not text and (outcome.claims or outcome.missing):
             text = render_text(outcome.claims, outcome.missing)
         reason: StopReason = outcome.stop_reason
+        if reason == "answered" and not (text or outcome.claims or outcome.missing):
+            reason = "empty"
+            warnings.append("the model handed in an answer with nothing in it")
         direct = outcome.text is not None and bool(text) and not outcome.claims
         answer = Answer(
             question=self.question,
