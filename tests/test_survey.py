@@ -190,6 +190,18 @@ def test_the_step_cap_ends_the_rounds(corpus: Corpus) -> None:
     assert (answer.usage.steps, states.count("not_reached"), answer.stop_reason) == (1, 2, "steps")
 
 
+def test_a_short_budget_goes_to_the_likeliest_documents_first(tmp_path: Path) -> None:
+    many = {f"contracts/c{n:02}.md": contract(f"c{n:02}") for n in range(20)}
+    many["contracts/zeta.md"] = contract("zeta", says=clause("zeta"))
+    with opened(tmp_path, {**many, "rules/x.md": "# X\n\nNothing.\n"}, toml=TOML) as corpus:
+        answer, model = ask(corpus, honest, max_steps=1)
+    assert len(model.requests) == AT_ONCE
+    assert [row.document for row in answer.rows] == sorted(row.document for row in answer.rows)
+    assert answer.rows[-1].document == "contracts/zeta"
+    assert answer.rows[-1].cells[0].status == "found"
+    assert [c.arguments for c in answer.calls if c.agent == "main"][-1] == {"query": "incident deadline"}
+
+
 def test_a_forged_quote_is_sent_back_once_and_then_shown_as_unverified(corpus: Corpus) -> None:
     def forging(request: ScriptedRequest) -> Draft:
         document = document_in(request)

@@ -381,7 +381,8 @@ async def run_survey(conversation: Conversation, *, corpus: Corpus, principal: P
     """Fills the table within the conversation's meter; the conversation itself is not used for a request.
 
     A step is one round: the sub-question put to up to `AT_ONCE` documents at the same time, each in a request of its
-    own. Raises nothing but cancellation and what the corpus raises when it cannot list documents.
+    own; the likeliest documents go first. Raises nothing but cancellation and what the corpus raises when it cannot
+    list documents.
     """
     documents = await asyncio.to_thread(_documents, conversation, corpus, principal, survey)
     units = [
@@ -390,7 +391,9 @@ async def run_survey(conversation: Conversation, *, corpus: Corpus, principal: P
             ((info, column) for info in documents for column in survey.columns), start=1
         )
     ]
-    stop = await _rounds(conversation, corpus, principal, survey, units)
+    likely = await asyncio.to_thread(_likely, conversation, corpus, principal, survey, len(documents))
+    in_order = sorted(units, key=lambda unit: likely.get(unit.info.document, len(likely)))
+    stop = await _rounds(conversation, corpus, principal, in_order)
     return await asyncio.to_thread(_outcome, conversation, survey, documents, units, stop)
 
 
@@ -437,8 +440,51 @@ def _has_stem(title: str, word: str) -> bool:
     return bool(stems(title, language=language) & stems(word, language=language))
 
 
+def _likely(
+    conversation: Conversation, corpus: Corpus, principal: Principal, survey: Survey, count: int
+) -> dict[str, int]:
+    """The rank of the documents that one search per column finds, so that a short budget goes to these first."""
+    found: dict[str, int] = {}
+    if count <= AT_ONCE:
+        return found
+    for column in survey.columns:
+        for selection in survey.selections:
+            tool, query = tool_name(selection.source), short_query(column.title)
+            arguments = {"query": query, **selection.filters}
+            conversation.emit(ToolCalled(step=0, tool=tool, arguments=arguments, agent=conversation.agent))
+            began = time.perf_counter()
+            result = corpus.search(
+                selection.source,
+                query,
+                principal=principal,
+                filters=dict(selection.filters) or None,
+                k=min(count, _PAGE),
+                per_document=1,
+            )
+            returned = tuple(Reference(document=h.document, section=h.section) for h in result.hits)
+            filters = tuple(sorted(selection.filters.items()))
+            documents = tuple(h.document for h in result.hits)
+            conversation.ledger.saw(
+                Search(source=selection.source, query=query, filters=filters, documents=documents), result.hits
+            )
+            conversation.ledger.called(
+                Call(
+                    step=0,
+                    tool=tool,
+                    arguments=arguments,
+                    source=selection.source,
+                    returned=returned,
+                    seconds=round(time.perf_counter() - began, 6),
+                    agent=conversation.agent,
+                )
+            )
+            for rank, document in enumerate(documents):
+                found[document] = min(rank, found.get(document, rank))
+    return found
+
+
 async def _rounds(
-    conversation: Conversation, corpus: Corpus, principal: Principal, survey: Survey, units: Sequence[_Unit]
+    conversation: Conversation, corpus: Corpus, principal: Principal, units: Sequence[_Unit]
 ) -> StopReason:
     """Asks until every unit has its answer or the budget ends; returns why it ended."""
     meter, todo = conversation.meter, list(units)
@@ -467,7 +513,8 @@ async def _ask(unit: _Unit, meter: Meter, main: Conversation, corpus: Corpus, pr
         ledger = unit.ledger
         if ledger is None:
             ledger = unit.ledger = main.ledger.child(unit.agent)
-            passages = await asyncio.to_thread(_gather, unit, ledger, main, corpus, principal)
+            async with asyncio.timeout(meter.seconds_left()):
+                passages = await asyncio.to_thread(_gather, unit, ledger, main, corpus, principal)
         else:
             passages = ledger.evidence().passages
         turn = Conversation(
@@ -494,6 +541,8 @@ async def _ask(unit: _Unit, meter: Meter, main: Conversation, corpus: Corpus, pr
         unit.result = _Asked(
             claims=claims, stop=outcome.stop_reason, drafted=drafted, why=why, queries=queries, absent=absent
         )
+    except TimeoutError:
+        unit.result = _Asked(stop="seconds", why="stopped early (seconds): reading the document took too long")
     except Exception as problem:  # one document must not end the others
         why = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]
         unit.result = _Asked(stop="model_error", why=why)
@@ -770,7 +819,8 @@ def _warnings(conversation: Conversation, units: Sequence[_Unit]) -> tuple[str, 
     tokens = spent.input_tokens + spent.output_tokens
     if not asked or not tokens:
         return ()
+    rounds = f"{spent.steps} round{'' if spent.steps == 1 else 's'}"
     return (
-        f"survey: {len(asked)} of {len(units)} cells asked in {spent.model_calls} requests and {spent.steps} rounds, "
+        f"survey: {len(asked)} of {len(units)} cells asked in {spent.model_calls} requests and {rounds}, "
         f"{tokens:,} tokens in all, {tokens // len(asked):,} per cell",
     )
