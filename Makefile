@@ -8,7 +8,7 @@ EVAL_VENV ?= .venv-eval
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 
-.PHONY: demo test check format bench bench-budget bench-tokens bench-overhead test-crash test-eval lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-modes test-eval lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -32,6 +32,9 @@ bench: $(VENV)/.developed  ## measure; the tables say what
 	$(BIN)/python benchmarks/paths.py
 	$(BIN)/python benchmarks/index.py
 
+bench-modes: $(VENV)/.developed  ## every mode on the eval cases: recall, tokens, and what auto chose
+	$(BIN)/python benchmarks/modes.py
+
 bench-budget: $(BENCH_VENV)/.installed  ## 50 questions at once under one dollar cap
 	$(BENCH_VENV)/bin/python benchmarks/budget.py
 
@@ -43,6 +46,9 @@ bench-overhead: $(BENCH_VENV)/.installed  ## what the loop adds to a step, besid
 
 test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again and again
 	$(BIN)/python -m pytest -m slow tests/crash
+
+test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls
+	$(BIN)/python -m pytest -m slow tests/test_routing.py
 
 test-eval: $(EVAL_VENV)/.developed  ## the tests at the other end of the supported range (citehound[eval])
 	$(EVAL_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
