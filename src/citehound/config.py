@@ -118,9 +118,9 @@ class EmbeddingConfig:
     base_url: str | None = None
     dimensions: int | None = None
     """None means: as many as the embedder gives."""
-    weight: float = 0.5
+    weight: float = 0.25
     """What the cosine counts beside the score by words."""
-    floor: float = 0.45
+    floor: float = 0.5
     """Least cosine of a hit that has none of the query's words."""
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class Weights:
     """How the two legs of a search count; chosen on dev data (docs/decisions/0021-dense.md)."""
 
-    dense: float = 0.5
+    dense: float = 0.25
     """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1)."""
-    floor: float = 0.45
+    floor: float = 0.5
     """A passage that has none of the query's words is a hit only with at least this cosine."""
 
 
