@@ -76,7 +76,7 @@ def test_tool_definitions_stay_the_same_to_the_end(corpus: Corpus) -> None:
         [(t.name, t.description, str(t.parameters_json_schema)) for t in r.parameters.function_tools]
         for r in ran.model.requests
     ]
-    assert len(shown[0]) == 5
+    assert {"search_rules", "search_deals", "read_document"} <= {name for name, _, _ in shown[0]}
     assert shown[0] == shown[1] == shown[2]
     assert [t.name for t in ran.model.requests[-1].parameters.output_tools] == ["final_answer"]
 

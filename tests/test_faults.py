@@ -20,10 +20,12 @@ from pydantic_ai.messages import ModelResponse
 
 from citehound.agent import run_agent as run_agent_of
 from citehound.answers import status_of
-from citehound.budget import Budget, Price
+from citehound.budget import Budget, Meter, Price
 from citehound.config import ModelConfig
 from citehound.corpus import Corpus
+from citehound.drafts import Draft
 from citehound.events import Event, Retry
+from citehound.loop import Outcome
 from citehound.models import OpenedModel, open_model
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, call
 from citehound.rendering import render_text
@@ -454,3 +456,54 @@ def test_with_faults_injected_into_the_wire_questions_are_answered(
         ]
         assert any(r.injected for r in server.requests())
     assert reasons.count("answered") >= 11
+
+
+STALLED = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    b'%x\r\ndata: {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": '
+    b'[{"index": 0, "delta": {"role": "assistant", "content": "Half an answer [policies/d0"}}]}\n\n\r\n'
+)
+
+
+def test_a_stream_that_stalls_is_left_at_the_deadline_and_half_an_answer_is_not_shown(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = STALLED.split(b"%x\r\n")[1].removesuffix(b"\r\n")
+
+    async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(STALLED % len(event))
+        await writer.drain()
+        await reader.read()  # the body of the request
+        await reader.read()  # until the client goes
+        writer.close()
+
+    async def asked() -> Outcome:
+        server = await asyncio.start_server(stall, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        model = opened_model("openai-sse", f"http://127.0.0.1:{port}", KEY, monkeypatch)
+        conversation = conversation_of(corpus, model, meter=Meter(Budget(max_seconds=0.8)))
+        async with server, model.model:
+            return await run_agent_of(conversation, sources=corpus.sources)
+
+    outcome = asyncio.run(asked())
+    assert outcome.stop_reason == "seconds"
+    assert outcome.claims == ()
+    assert "Half an answer" not in repr(outcome)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "anthropic-sse"])
+def test_a_turn_that_is_paused_is_asked_for_again(
+    corpus: Corpus, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve([{"kind": "final", "text": "Wait", "stop": "pause_turn"}, READ_D0]) as server:
+        model = opened_model(protocol, server.base_url, KEY, monkeypatch)
+        ran = run_agent(corpus, [], model=model, budget=Budget())
+    assert [c.tool for c in ran.ledger.evidence().calls] == ["read_document"]
+    assert [c.citations[0].document for c in ran.claims] == ["policies/d0"]
+
+
+def test_an_answer_from_memory_is_no_answer_when_the_provider_then_fails(small: Corpus) -> None:
+    ran = run_agent(small, [Draft(text="24 hours, trust me."), http(400)])
+    assert ran.outcome.text is None
+    assert [(c.text, c.status) for c in ran.claims] == [("24 hours, trust me.", "uncited")]

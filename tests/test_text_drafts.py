@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from citehound.corpus import Corpus
 from citehound.drafts import MAX_CITATIONS, MAX_CLAIMS, MAX_DRAFT, Draft, DraftCitation, DraftClaim, cut_down, oversize
 from citehound.models.scripted import ScriptedRequest, call
-from citehound.prompts import TEXT_FORM
+from citehound.prompts import TEXT_FORM, how_to_answer, no_calls_left
 from citehound.text_drafts import MAX_FAULTS, read_text
 from small import GOOD, WITHIN_24, opened, quoting, run_agent
 
@@ -190,10 +190,9 @@ def test_a_quote_in_text_form_is_checked_like_any_other(corpus: Corpus) -> None:
     assert [c.status for c in ran.claims] == ["unverified"]
 
 
-def test_the_last_draft_in_text_form_is_asked_for_in_its_own_words(corpus: Corpus) -> None:
-    ran = run_agent(corpus, [READ, READ, READ, READ, GOOD_TEXT], structured="text")
-    assert "write the final answer now" in sent(ran.model.requests[4])
-    assert ran.outcome.stop_reason == "no_progress"
+def test_a_call_after_the_last_turn_is_answered_in_the_words_of_the_form() -> None:
+    assert "write the final answer now" in no_calls_left("steps", answer=how_to_answer("text"))
+    assert "call final_answer now" in no_calls_left("steps", answer=how_to_answer("tool"))
 
 
 def test_a_native_schema_takes_the_draft_as_json(corpus: Corpus) -> None:

@@ -539,8 +539,11 @@ class Conversation:
             if self._form:
                 warnings.append(f"the answer does not keep to its form and is taken as it is: {self._form[0]}"[:300])
             direct = self.draft.text if not checked.claims and not checked.missing else None
+            claims = checked.claims
+            if direct is not None and problem is not None:  # it was sent back, so it is no answer by itself
+                claims, direct = (Claim(text=direct),), None
             return Outcome(
-                claims=checked.claims,
+                claims=claims,
                 missing=checked.missing,
                 text=direct,
                 stop_reason=reason,

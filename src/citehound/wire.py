@@ -118,7 +118,7 @@ class RequestFailed(Exception):
 
 
 class StreamCut(Exception):
-    """A stream ended before the reply did."""
+    """What came is not the whole reply: its stream ended early, or the model paused its turn."""
 
 
 @dataclass(kw_only=True)
@@ -236,13 +236,16 @@ class Wire:
     ) -> ModelResponse:
         given = cast(ModelSettings, dict(settings))
         if not self.stream:
-            return await self.model.request(list(messages), given, parameters)
+            response = await self.model.request(list(messages), given, parameters)
+            if response.state != "complete":
+                raise StreamCut(f"the reply is {response.state}")
+            return response
         async with self.model.request_stream(list(messages), given, parameters) as reply:
             async for _ in reply:
                 timer.lives()
         response = reply.get()
-        if response.state in ("incomplete", "interrupted"):
-            raise StreamCut("the stream ended before the reply did")
+        if response.state != "complete":
+            raise StreamCut(f"the reply is {response.state}: its stream ended before it did")
         if _silent_end(response):
             self.stream = False
             raise StreamCut("the stream ended without saying why")
