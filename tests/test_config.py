@@ -107,6 +107,12 @@ def test_a_key_is_named_by_its_variable_and_never_given(folder: Path) -> None:
     assert "abcdef" not in said
 
 
+def test_an_address_with_a_password_is_refused_and_not_repeated(folder: Path) -> None:
+    said = refusal(folder, '[model]\nbase_url = "https://ann:hunter2@models.example/v1"\n' + MINIMAL)
+    assert "user or a password" in said
+    assert "hunter2" not in said
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

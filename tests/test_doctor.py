@@ -211,6 +211,14 @@ def test_the_small_model_is_tried_too(toml: Path, well: Server) -> None:
     assert told.of("small model")["says"] == "openai-compatible:little works"
 
 
+def test_a_key_on_its_way_without_encryption_is_noted(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://models.example/v1")
+    told = doctor(toml, "--model", GPT, "--no-calls")
+    assert told.code == 0
+    assert told.of("address")["says"] == "the key and the documents go to models.example unencrypted"
+
+
 def test_a_name_that_is_not_known_is_a_fault(toml: Path) -> None:
     told = doctor(toml, "--model", "antropic:claude-opus-5-5")
     assert told.faults == ["model"]

@@ -369,6 +369,8 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     for key, known in (("structured", STRUCTURED), ("thinking", THINKING)):
         if model.get(key, "auto") not in known:
             raise ConfigError(f"{where}: model.{key} is {model[key]!r}; use one of {', '.join(map(repr, known))}")
+    if re.search(r"//[^/?#]*@", model.get("base_url", "")):
+        raise ConfigError(f"{where}: model.base_url holds a user or a password; remove it, keys go in the environment")
     variable = model.get("api_key_env")
     if variable is not None and not _KEY_VARIABLE.fullmatch(variable):
         raise ConfigError(

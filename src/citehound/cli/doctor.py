@@ -214,7 +214,7 @@ def _models(config: Config, findings: list[Finding], *, calls: bool, quiet: bool
     provider, _ = providers.split_name(settings.name)
     address = providers.address_of(settings, provider)
     if address is not None and urlsplit(address).scheme == "http" and not providers.is_here(address):
-        says = f"the key and the documents go to {address} unencrypted"
+        says = f"the key and the documents go to {urlsplit(address).hostname} unencrypted"
         findings.append(Finding(check="address", status="note", says=says, do="use https, unless the network is yours"))
     spent = meter.spent()
     return _use(opened, tried, window), spent.dollars + spent.reserved
