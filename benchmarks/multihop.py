@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import importlib.util
 import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from citehound.assistant import Assistant
 from citehound.chunking import chunk
-from citehound.config import Config, ModelConfig, SourceConfig
+from citehound.config import Config, EmbeddingConfig, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document, Section
 from citehound.events import Event, Read
@@ -62,10 +64,18 @@ class Stand:
     """An index over one or more sets, and the way from a place in it back to the record's id."""
 
     corpus: Corpus
+    words: Corpus
+    """The same index, searched by words alone."""
+    chunks: Mapping[str, tuple[tuple[int, int], ...]]
     assistant: Assistant
     source: str | None
     places: Mapping[str, tuple[tuple[int, int, str], ...]]
     """Document to (start, end, record id), in order."""
+
+    def record(self, document: str, ordinal: int) -> list[str]:
+        """The records that a chunk shows."""
+        spans = self.chunks.get(document, ())
+        return self.ids(document, *spans[ordinal]) if ordinal < len(spans) else []
 
     def ids(self, document: str, start: int, end: int) -> list[str]:
         """The records that a stretch of a document shows, each at least by half or for 200 characters."""
@@ -244,6 +254,7 @@ def stand(sets: Sequence[Set], folder: Path) -> Generator[Stand]:
         model=ModelConfig(name="offline"),
     )
     places: dict[str, tuple[tuple[int, int, str], ...]] = {}
+    spans: dict[str, tuple[tuple[int, int], ...]] = {}
     started = time.monotonic()
     fresh = not EmbeddedIndex.exists(config.state / "index")
     with contextlib.ExitStack() as opened:
@@ -251,6 +262,8 @@ def stand(sets: Sequence[Set], folder: Path) -> Generator[Stand]:
         for one in sets:
             for document, where in documents(source_name(one.name), one.records):
                 places[document.id] = tuple(where)
+                chunks = chunks_of(document)
+                spans[document.id] = tuple((c.start, c.end) for c in chunks)
                 if index is None:
                     continue
                 state = FileState(
@@ -260,13 +273,15 @@ def stand(sets: Sequence[Set], folder: Path) -> Generator[Stand]:
                     content_hash="-",
                     metadata_hash="-",
                 )
-                index.add([IndexEntry(document=document, chunks=chunks_of(document), state=state)])
+                index.add([IndexEntry(document=document, chunks=chunks, state=state)])
     print(f"  indexed {len(places):,} documents in {time.monotonic() - started:.1f} s", file=sys.stderr)
-    with Corpus.open(config) as corpus:
-        assistant = Assistant(config, corpus=corpus, record=False)
+    by_words = replace(config, index=replace(config.index, embedding=EmbeddingConfig(weight=0.0, floor=2.0)))
+    with Corpus.open(config) as corpus, Corpus.open(by_words) as words:
         yield Stand(
             corpus=corpus,
-            assistant=assistant,
+            words=words,
+            chunks=spans,
+            assistant=Assistant(config, corpus=corpus, record=False),
             source=source_name(sets[0].name) if len(sets) == 1 else None,
             places=places,
         )
@@ -279,20 +294,35 @@ def unique(names: Iterable[str], *, most: int = READS) -> list[str]:
     return list(dict.fromkeys(names))[:most]
 
 
-def search(stand: Stand, query: str, *, k: int = READS) -> list[str]:
-    result = stand.corpus.search(stand.source, query, principal=OWNER, k=k, per_document=k)
+def search(stand: Stand, corpus: Corpus, query: str, *, k: int = READS) -> list[str]:
+    result = corpus.search(stand.source, query, principal=OWNER, k=k, per_document=k)
     return [name for hit in result.hits for name in stand.ids(hit.document, hit.start, hit.end)]
 
 
 def bm25(stand: Stand, question: Question) -> Found:
-    return Found(ids=unique(search(stand, question.question)))
+    """The product's search by words alone."""
+    return Found(ids=unique(search(stand, stand.words, question.question)))
+
+
+def hybrid(stand: Stand, question: Question) -> Found:
+    """The product's search as configured by default: words and static vectors."""
+    return Found(ids=unique(search(stand, stand.corpus, question.question)))
 
 
 def gold(stand: Stand, question: Question) -> Found:
     """The lists of the set's own sub-queries, merged in turn."""
-    lists = [search(stand, query) for query in question.queries] or [search(stand, question.question)]
+    lists = [search(stand, stand.corpus, query) for query in question.queries]
     turns = [found[at] for at in range(READS) for found in lists if at < len(found)]
     return Found(ids=unique(turns))
+
+
+def dense(stand: Stand, question: Question) -> Found:
+    """The static vectors alone."""
+    vectors = stand.corpus.embed_query(question.question)
+    if vectors is None:
+        return Found(ids=())
+    near = stand.corpus.nearest(stand.source, vectors[0], principal=OWNER, k=READS)
+    return Found(ids=unique(name for one in near for name in stand.record(one.document, one.ordinal)))
 
 
 def chased(stand: Stand, question: Question) -> Found:
@@ -315,11 +345,39 @@ def planner(stand: Stand, question: Question) -> Found:
 
 METHODS: dict[str, Method] = {
     "bm25": bm25,
+    "dense": dense,
+    "hybrid": hybrid,
     "chase": chased,
     "planner": planner,
     "gold sub-queries": gold,
 }
 
+
+def peer(stand: Stand) -> Method | None:
+    """BM25 of bm25s over title and text, as the sets' published baseline; None where it is not installed."""
+    if importlib.util.find_spec("bm25s") is None or importlib.util.find_spec("Stemmer") is None:
+        return None
+    bm25s: Any = importlib.import_module("bm25s")
+    stemmer: Any = importlib.import_module("Stemmer").Stemmer("english")
+    names: list[str] = []
+    texts: list[str] = []
+    for document, where in stand.places.items():
+        text = stand.corpus.document(document, principal=OWNER)
+        for start, end, name in where:
+            names.append(name)
+            texts.append(f"{text.title} {text.text[start:end]}")
+    ranker = bm25s.BM25(k1=1.2, b=0.75)
+    ranker.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def ask(stand: Stand, question: Question) -> Found:
+        tokens = bm25s.tokenize([question.question], stopwords="en", stemmer=stemmer, show_progress=False)
+        found, _ = ranker.retrieve(tokens, k=min(READS, len(names)), show_progress=False)
+        return Found(ids=[names[int(at)] for at in list(found[0])])
+
+    return ask
+
+
+PEER = "bm25s (peer)"
 
 # Measuring
 
@@ -418,12 +476,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not found:
         print(f"no question sets in {str(data)!r}: name their folder with --data", file=sys.stderr)
         return 2
-    names = [n.strip() for n in str(given.methods).split(",")] if given.methods else list(METHODS)
-    unknown = [n for n in names if n not in METHODS]
+    names = [n.strip() for n in str(given.methods).split(",")] if given.methods else [*METHODS, PEER]
+    unknown = [n for n in names if n not in METHODS and n != PEER]
     if unknown:
         print(f"no method {unknown[0]!r}: known are {', '.join(METHODS)}", file=sys.stderr)
         return 2
     rows: dict[tuple[str, str, str, int | None], Row] = {}
+    notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="citehound-multihop-") as scratch:
         cache = Path(given.cache) if given.cache else Path(scratch)
         loaded = [one for folder in found for one in load(folder, limit=given.limit)]
@@ -438,13 +497,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = cache / source_name(label)
             folder.mkdir(parents=True, exist_ok=True)
             with stand(indexed, folder) as on:
-                for name in names:
+                methods = {name: METHODS[name] for name in names if name in METHODS}
+                if PEER in names:
+                    other = peer(on)
+                    if other is not None:
+                        methods[PEER] = other
+                    elif not notes:
+                        notes.append("bm25s is not installed: pip install bm25s PyStemmer gives its rows")
+                for name, method in methods.items():
                     for one in asked:
-                        measure(rows, one, name, METHODS[name], on)
+                        measure(rows, one, name, method, on)
     shown = as_json(rows.values())
     told = {name: balanced(rows, [s.name for s in plain], name) for name in names}
     accuracy = {name: round(value, 3) for name, value in told.items() if value is not None}
-    notes: list[str] = []
     if given.json:
         print(json.dumps({"rows": shown, "balanced_accuracy": accuracy, "notes": notes}, indent=1))
     else:
