@@ -73,9 +73,12 @@ def normalise(text: str) -> str:
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPE.sub("", text)
     text = re.sub(r"\r\n?|[\v\u2028\u2029\x85]", "\n", text)
-    text = re.sub(r"\f+(?=\n|\Z)|(?<=\n)\f+|\A\f+", "", text).replace("\f", " ")
+    if "\f" in text:
+        text = re.sub(r"\f+(?=\n|\Z)|(?<=\n)\f+|\A\f+", "", text).replace("\f", " ")
     text = text.translate(_INVISIBLE).translate(_BIDI)
-    return _SURROGATE.sub("\ufffd", _JOINER.sub("", text))
+    if "\u200c" in text or "\u200d" in text:
+        text = _JOINER.sub("", text)
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def count_invisible(text: str) -> int:

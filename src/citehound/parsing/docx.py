@@ -15,7 +15,7 @@ from .extract import Archive, Extract, cell, clean, clean_line, core_properties,
 _ON = {"1", "true", "on"}
 _OFF = {"0", "false", "off", "none"}
 _MULTI = re.compile(r"\d+(?:\.\d+)+\.?$")
-_MAX_NESTING = 20
+_MAX_NESTING = 60
 
 
 def _name(element: Element) -> str:

@@ -17,7 +17,8 @@ from .blocks import Parsed, Placed, normalise
 MAX_UNPACKED = 200_000_000
 """Bytes that one zip container may unpack to, all parts together."""
 MAX_RATIO = 200
-"""How much bigger than its packed form a part over 1 MB may be."""
+"""How much bigger than its packed form a part over `MAX_PLAIN` bytes may be."""
+MAX_PLAIN = 20_000_000
 MAX_DEPTH = 200
 """Nesting of XML elements."""
 
@@ -88,7 +89,7 @@ class Archive:
         total = 0
         for info in infos:
             total += info.file_size
-            if info.file_size > 1_000_000 and info.file_size > MAX_RATIO * max(1, info.compress_size):
+            if info.file_size > MAX_PLAIN and info.file_size > MAX_RATIO * max(1, info.compress_size):
                 raise ParseError(f"refused: part {info.filename!r} unpacks to {info.file_size} bytes")
         if total > MAX_UNPACKED:
             raise ParseError(f"refused: the {kind} container unpacks to {total} bytes")

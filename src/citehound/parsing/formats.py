@@ -165,24 +165,21 @@ def _by_first_bytes(data: bytes) -> Kind | None:
 
 def _zip_kind(data: bytes) -> Kind:
     """By the parts, or in a damaged container by what its first and last bytes name."""
+    kind = ""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = set(archive.namelist()[:20_000])
+            if "mimetype" in names and archive.getinfo("mimetype").file_size < 200:
+                kind = archive.read("mimetype").decode("ascii", "replace").removeprefix("application/")
     except Exception:  # damaged: the reader of the format says so
         sample = data[: 1 << 16] + data[-(1 << 16) :]
         names = {
             name
-            for name in (
-                "[Content_Types].xml",
-                "_rels/.rels",
-                "word/",
-                "xl/",
-                "ppt/",
-                "META-INF/container.xml",
-                "content.xml",
-            )
+            for name in ("[Content_Types].xml", "_rels/.rels", "word/", "xl/", "ppt/", "content.xml")
             if name.encode() in sample
         }
+        match = re.match(rb"PK\x03\x04.{26}mimetype.{0,64}?application/([\w.+-]+)", data[:256], re.DOTALL)
+        kind = match[1].decode("ascii") if match else ""
     if "[Content_Types].xml" in names or "_rels/.rels" in names:
         if any(name.startswith("word/") for name in names):
             return Kind(name="DOCX", format="docx")
@@ -190,8 +187,6 @@ def _zip_kind(data: bytes) -> Kind:
             return Kind(name="XLSX", format="spreadsheet")
         if any(name.startswith("ppt/") for name in names):
             return Kind(name="PPTX", format="pptx")
-    match = re.match(rb"PK\x03\x04.{26}mimetype.{0,64}?application/([\w.+-]+)", data[:256], re.DOTALL)
-    kind = match[1].decode("ascii") if match else ""
     if kind.startswith("vnd.oasis.opendocument.text"):
         return Kind(name="ODT", format="odt")
     if kind.startswith("vnd.oasis.opendocument.spreadsheet"):
@@ -200,7 +195,7 @@ def _zip_kind(data: bytes) -> Kind:
         return Kind(name="OpenDocument")
     if "META-INF/container.xml" in names or kind == "epub+zip":
         return Kind(name="EPUB")
-    if not kind and {"content.xml", "META-INF/manifest.xml"} <= names:
+    if not kind and "content.xml" in names:
         return Kind(name="ODT", format="odt")
     return Kind(name="ZIP archive", format="zip")
 

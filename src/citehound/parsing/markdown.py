@@ -9,10 +9,12 @@ from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
+from ..errors import ParseError
 from .blocks import Parsed
 from .html import parse_fragment
 
-_MARKDOWN = MarkdownIt("commonmark", {"maxNesting": 60}).enable(["table", "strikethrough"])
+_MOST_NESTED = 100
+_MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable(["table", "strikethrough"])
 _FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}|~{3,})(.*)$")
 _COMMENTS = re.compile(
     r"\{%-?\s*comment\s*-?%\}.*?\{%-?\s*endcomment\s*-?%\}|\{#(?![^}\n]*\}\s*$).*?#\}|<%#.*?%>|<%--.*?--%>|\{\{/\*.*?\*/\}\}",
@@ -60,7 +62,11 @@ def parse_markdown(text: str, *, metadata: Mapping[str, str] | None = None) -> P
         text, count = _RAW.subn(lambda match: match["inside"].translate(_SHIELD), text)
         raw = count > 0
     text = _prepare(text, metadata or {})
-    parsed = parse_fragment(str(_MARKDOWN.render(text)))
+    environment: dict[str, object] = {}
+    tokens = _MARKDOWN.parse(text, environment)
+    if max((token.level for token in tokens), default=0) >= _MOST_NESTED - 1:
+        raise ParseError("nested too deeply to be read")  # what is deeper is not among the tokens
+    parsed = parse_fragment(str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, environment)))
     if raw:
         parsed = replace(parsed, blocks=[replace(b, text=b.text.translate(_UNSHIELD)) for b in parsed.blocks])
     return parsed

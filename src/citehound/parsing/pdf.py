@@ -974,6 +974,9 @@ def _without_furniture(lines_of: Sequence[list[_Line]], pages: Sequence[_Page]) 
                     heads.setdefault(text, clean_line(line.text))
         rest = [line for line in lines if id(line) not in dropped]
         kept.append(rest if rest or used > 2 else lines)
+    emptied = sum(1 for lines, rest in zip(lines_of, kept, strict=True) if lines and not rest)
+    if emptied > 0.5 * used:  # what is all there is on most pages is no furniture
+        kept = [rest or lines for lines, rest in zip(lines_of, kept, strict=True)]
     return kept, list(heads.values())
 
 

@@ -409,6 +409,7 @@ def _unique(marks: Sequence[_Mark], parents: Sequence[int | None]) -> list[str]:
         if (natural or not annexed) and not (annexed and mark.id in keeper):
             keeper.setdefault(mark.id, index)
     ids: list[str] = []
+    following: dict[str, int] = {}
     taken: set[str] = {mark.id for mark in marks if counts[mark.id] == 1}
     taken |= set(keeper)
     for index, mark in enumerate(marks):
@@ -422,10 +423,11 @@ def _unique(marks: Sequence[_Mark], parents: Sequence[int | None]) -> list[str]:
         kept = keeper.get(mark.id)
         if parent is not None and not (kept is not None and parents[kept] == parents[index]):
             name = f"{ids[parent]}/{mark.id}"
-        candidate, number = name, 2
+        candidate, number = name, following.get(name, 2)
         while candidate in taken:
             candidate = f"{name}-{number}"
             number += 1
+        following[name] = number
         taken.add(candidate)
         ids.append(candidate)
     return ids

@@ -58,6 +58,8 @@ def parse_spreadsheet(data: bytes) -> Extract:
         if b"EncryptedPackage".decode().encode("utf-16-le") in data:
             raise ParseError("encrypted, needs a password") from error
         raise ParseError("damaged: not a readable spreadsheet") from error
+    if not book.sheets_metadata:
+        raise ParseError("damaged: the workbook has no sheets in it")
     blocks: list[Block] = []
     visible = str(calamine.SheetVisibleEnum.Visible)
     for sheet in book.sheets_metadata:
