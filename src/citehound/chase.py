@@ -172,6 +172,8 @@ class _Chase:
     def run_from(self, row: int, *, k: int, per_document: int) -> list[Reached]:
         """Where one document leads: its passages nearest to the question are the seeds, and are not given."""
         asked = self.asked
+        if not asked.words:
+            return []
         vectors = self.trail.embed([asked.text])
         near = inside(self.trail, row, frozenset(asked.weights), asked.text)[:SEEDS] or [((row, 0), 1.0)]
         for place, value in near:
@@ -184,6 +186,8 @@ class _Chase:
 
     def run(self, *, k: int, per_document: int) -> list[Reached]:
         asked = self.asked
+        if not asked.words:
+            return []
         first = self.trail.ranked(dict.fromkeys(asked.weights, 1.0), limit=200)
         best = first[0][1] if first else 1.0
         b = {place: score / best for place, score in first}

@@ -34,9 +34,9 @@ _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]{3,60})[\"”“»]")
 _FILE = re.compile(r"(?<![\w/])[\w-]+(?:/[\w.-]+)*\.(?:md|txt|rst|docx?|pdf|html?|xlsx?|pptx?|odt|csv|eml)\b")
 _CODE = re.compile(r"(?<![\w-])[A-Z]{2,}[A-Z0-9]*(?:[-_][A-Z0-9]+)+(?![\w-])")
 _REFERENCE = re.compile(
-    r"\b(?:Annex(?:e|ure)?|Appendix|Schedule|Exhibit|Attachment|Addendum|Amendment|Section|Clause|Article|Paragraph|"
+    r"\b(?i:Annex(?:e|ure)?|Appendix|Schedule|Exhibit|Attachment|Addendum|Amendment|Section|Clause|Article|Paragraph|"
     r"Chapter|Part|Anhang|Anlage|Abschnitt|Artikel|Anexo|Apêndice|Cláusula|Artigo|Seção|Artículo|Sección)s?\s+"
-    r"(?:\d+(?:\.\d+)*|[IVXLC]+|[A-Z])\b(?!\s+of\s+[a-z])|§\s*\d+(?:\.\d+)*"
+    r"(?:\d+(?:\.\d+)*|[IVXLC]+|[A-Z])\b|§\s*\d+(?:\.\d+)*"
 )
 _ID_KEYS = ("id", "number", "reference", "ref", "policy_id", "document_id", "doc_id", "code", "short_title", "alias")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -130,7 +130,8 @@ def names_in(text: str, *, language: str | None = None) -> list[Name]:
         start, said = match.start(), match.group().rstrip(".,'’-/&")
         while said:
             head, _, rest = said.partition(" ")
-            if fold(head) not in stop:
+            number = head.replace(".", "").isdigit() and fold(rest.partition(" ")[0]) in stop
+            if fold(head) not in stop and not number:
                 break
             start, said = start + len(head) + 1, rest
         if len(said) < 2 or not any(c.isalpha() for c in said):
