@@ -75,6 +75,8 @@ REPLY_TOKENS = 600
 """Output cap of one decision."""
 MOST_SECONDS = 20.0
 """A decision that takes longer is taken as doubt."""
+LEAST_SECONDS = 1.0
+"""With less time left nothing is asked."""
 DECISION = "decision"
 """Name of the output tool that a decision is asked for with."""
 
@@ -758,13 +760,15 @@ class ModelJudge:
                 name=DECISION, description="Hand in the decision.", parameters_json_schema=schema, kind="output"
             )
             parameters = ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)
+        left = self._meter.seconds_left()
+        if left is not None and left <= LEAST_SECONDS:
+            return None, "there is no time for a decision"
         price = self._model.price or FREE
         size = worst_tokens(instructions) + worst_tokens(prompt) + worst_tokens(json.dumps(schema)) + 100
         try:
             reservation = self._meter.reserve(price.worst(input_tokens=size, output_tokens=REPLY_TOKENS))
         except BudgetExceeded:
             return None, "the budget has no room for a decision"
-        left = self._meter.seconds_left()
         allowed = MOST_SECONDS if left is None else min(MOST_SECONDS, 0.25 * left)
         settings = cast(ModelSettings, {**self._model.settings, "max_tokens": REPLY_TOKENS})
         try:
