@@ -170,6 +170,16 @@ def test_a_form_that_does_not_work_is_replaced_by_one_that_does(toml: Path, monk
     assert told.data["uses"]["structured"] == "text"
 
 
+def test_what_was_found_before_a_failure_is_told(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = {"kind": "http", "status": 402, "error_type": "billing_error", "message": "credit balance is too low"}
+    with serve([TWO_CALLS, spent]) as server:
+        aim(server, monkeypatch)
+        told = doctor(toml, "--model", GPT)
+    assert told.of("tool call")["status"] == "ok"
+    assert told.faults == ["structured answer"]
+    assert "balance" in told.of("structured answer")["do"]
+
+
 def test_a_server_that_cannot_stream_is_asked_without(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = {"kind": "http", "status": 400, "error_type": "invalid_request_error", "message": "no streaming"}
     with serve([refused, *WELL]) as server:

@@ -304,11 +304,18 @@ _HELP = {
 
 
 def _tried(settings: ModelConfig, opened: OpenedModel, tried: Tried, findings: list[Finding]) -> None:
+    _called(opened, tried, findings)
     if tried.failed is not None:
         do = _HELP.get(tried.kind or "", "try it with the provider's own client, then report it")
-        check = "key" if tried.kind == "auth" else "calls"
+        check = "key" if tried.kind == "auth" else "structured answer" if tried.streams is not None else "calls"
         findings.append(Finding(check=check, status="fault", says=tried.failed, do=do))
         return
+    _answered(settings, opened, tried, findings)
+
+
+def _called(opened: OpenedModel, tried: Tried, findings: list[Finding]) -> None:
+    if tried.calls is None and tried.failed is not None and opened.tools:
+        return  # nothing is known
     if tried.calls is None:
         says = "it is not asked to call tools: questions are answered by `single` and `hops`"
         findings.append(Finding(check="tool call", status="note", says=says))
@@ -324,6 +331,9 @@ def _tried(settings: ModelConfig, opened: OpenedModel, tried: Tried, findings: l
             says = "one call at a time: the same searches take more steps"
             do = "raise max_steps under [budget] if answers come out partial"
             findings.append(Finding(check="parallel calls", status="note", says=says, do=do))
+
+
+def _answered(settings: ModelConfig, opened: OpenedModel, tried: Tried, findings: list[Finding]) -> None:
     form = opened.structured
     if tried.structured == form:
         findings.append(Finding(check="structured answer", status="ok", says=f"works as {_FORMS[form]}"))
@@ -368,7 +378,8 @@ def _small(config: Config, small: OpenedModel, meter: Meter, findings: list[Find
 
 
 def _use(opened: OpenedModel, tried: Tried | None, window: int | None) -> Use:
-    calls_tools = opened.tools if tried is None or tried.failed is not None else bool(tried.calls)
+    unknown = tried is None or (tried.calls is None and tried.failed is not None)
+    calls_tools = opened.tools if tried is None or unknown else bool(tried.calls)
     price = opened.price
     return Use(
         model=opened.name,

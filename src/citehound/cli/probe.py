@@ -66,7 +66,7 @@ class Tried:
     """What was found out. None: it was not tried, as something before it failed."""
 
     failed: str | None = None
-    """Why the model could not be asked at all, in one line."""
+    """Why a request got no answer at all, in one line; nothing was tried after it."""
     kind: str | None = None
     """The kind of fault behind it."""
     calls: int | None = None
@@ -115,10 +115,13 @@ async def try_model(opened: OpenedModel, meter: Meter) -> Tried:
         async with opened.model:
             return await _tried(trial)
     except RequestFailed as problem:
-        kind = problem.fault.kind if problem.fault is not None else problem.reason
-        return Tried(failed=one_line(problem), kind=kind, requests=trial.requests)
+        return Tried(failed=one_line(problem), kind=_kind(problem), requests=trial.requests)
     except Exception as problem:
         return Tried(failed=one_line(problem), kind="unknown", requests=trial.requests)
+
+
+def _kind(problem: RequestFailed) -> str:
+    return problem.reason if problem.fault is None else problem.fault.kind
 
 
 async def _briefly(seconds: float) -> None:
@@ -139,16 +142,14 @@ async def _tried(trial: _Trial) -> Tried:
         reply = await trial.send([asked], parameters, most=TURN_TOKENS)
     calls = [p for p in reply.parts if isinstance(p, ToolCallPart) and _good(p)] if tools else []
     history: list[ModelMessage] = [asked, reply] if _says_something(reply) else []
-    structured, wrong = await _drafted(trial, history, calls, form=opened.structured, tools=tools if calls else [])
-    if structured is None and opened.structured != "text":
-        structured, _ = await _drafted(trial, [], [], form="text", tools=[])
-    return Tried(
-        calls=len(calls) if tools else None,
-        structured=structured,
-        wrong=wrong,
-        streams=trial.wire.stream if opened.stream else None,
-        requests=trial.requests,
-    )
+    found = Tried(calls=len(calls) if tools else None, streams=trial.wire.stream if opened.stream else None)
+    try:
+        structured, wrong = await _drafted(trial, history, calls, form=opened.structured, tools=tools if calls else [])
+        if structured is None and opened.structured != "text":
+            structured, _ = await _drafted(trial, [], [], form="text", tools=[])
+    except RequestFailed as problem:
+        return replace(found, failed=one_line(problem), kind=_kind(problem), requests=trial.requests)
+    return replace(found, structured=structured, wrong=wrong, requests=trial.requests)
 
 
 _NOT_THE_STREAM = ("auth", "connection", "context", "spend_limit", "rate_limit", "timeout")
