@@ -428,8 +428,8 @@ class RulesJudge:
         asking = [p for p in clauses(case.state.question) if speaks_of_change(p)]
         part = _topic(asking[-1]) if asking else "whether it changed"
         logs = any(is_changelog(f"{d} {t}") for d, t in self._names.titles.items())
-        if not logs:
-            return None
+        if self._names.titles and not logs:
+            return None  # without any titles nobody knows whether there is a record of changes
         if rule is None:
             return part
         terms = {
@@ -442,6 +442,11 @@ class RulesJudge:
             shared = stems(one.sentence.text, language=case.state.language) & terms
             linked = any(number in figures for number in numbers(one.sentence.text))
             differs = differing(rule.sentence.text, one.sentence.text) is not None
+            subject = stems(one.sentence.text, language=case.state.language) & stems(
+                rule.sentence.text, language=case.state.language
+            )
+            if linked and differs and len({s for s in subject if not s.isdigit()}) >= 2:
+                return None
             if (linked and (len(shared) >= 2 or one.own >= 0.4)) or (differs and len(shared) >= 2 and one.own > 0):
                 return None
         return part
@@ -503,7 +508,12 @@ class RulesJudge:
         kept = [s.name for s in self._sources if is_changelog(f"{s.name} {s.description}")]
         logs = {source_of(d) for d, t in self._names.titles.items() if is_changelog(f"{d} {t}")}
         sources = tuple(kept) or tuple(sorted(logs)) or (home,)
-        query = " ".join((*names[:3], *figures[:2], own))
+        words = [*names[:3], *figures[:2], *filter(None, [own])]
+        if not self._names.titles:  # where nothing is known of what there is, a record of changes is asked for
+            known = stems(rule.sentence.text, language=language)
+            rest = {s: w for s, w in case.focus.weights.items() if s not in known}
+            words = [*words, query_of(rest, case.state.question, language=language, most=3), "changelog"]
+        query = " ".join(words)
         return [Reformulation(query=query, sources=sources, only_current=False, why="changes of the rule")]
 
     def _of_parts(self, missing: Sequence[str], case: _Read) -> Reformulation:
