@@ -1,6 +1,6 @@
-"""Measures reading of PDF, DOCX, XLSX, PPTX and ODT files: speed, memory, fidelity, beside other readers if installed.
+"""Measures reading of documents in all formats: speed, memory, fidelity, beside other readers if installed.
 
-    python benchmarks/ingest.py [--data DIR] [--cases FILE]... [--json]
+    python benchmarks/ingest.py [--data DIR] [--cases FILE]... [--suffix .pdf]... [--json]
 
 Each reader runs in a process of its own over the same files. Fidelity is the share of the evidence patterns of the
 cases that stand in the text, and the share of the words of `pdftotext -layout` (or pandoc) that are found, where these
@@ -26,7 +26,10 @@ from typing import Any, cast
 
 ROOT = Path(__file__).resolve().parents[1]
 READERS = ("citehound", "markitdown", "kreuzberg")
-SUFFIXES = (".pdf", ".docx", ".xlsx", ".pptx", ".odt")
+SUFFIXES = (
+    *(".pdf", ".docx", ".xlsx", ".pptx", ".odt", ".csv", ".eml", ".json", ".jsonl"),
+    *(".html", ".md", ".txt", ".rst"),
+)
 
 
 def main() -> None:
@@ -34,13 +37,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     options.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "corpora")
     options.add_argument("--cases", type=Path, action="append", default=[], help="files of evidence patterns")
+    options.add_argument("--suffix", action="append", default=[], help="only files of this kind, as .pdf; repeatable")
     options.add_argument("--json", action="store_true")
     options.add_argument("--worker", choices=READERS, help=argparse.SUPPRESS)
     chosen = options.parse_args()
     data: Path = chosen.data
     cases: list[Path] = chosen.cases or sorted(data.rglob("cases.evidence.jsonl"))
     if chosen.worker:
-        print(json.dumps(_measure(chosen.worker, data, cases)))
+        print(json.dumps(_measure(chosen.worker, data, cases, tuple(chosen.suffix) or SUFFIXES)))
         return
     results: list[dict[str, Any]] = []
     for reader in READERS:
@@ -50,6 +54,8 @@ def main() -> None:
         command = [sys.executable, __file__, "--worker", reader, "--data", str(data)]
         for case in cases:
             command += ["--cases", str(case)]
+        for suffix in chosen.suffix:
+            command += ["--suffix", suffix]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode or not lines:
@@ -72,8 +78,8 @@ def main() -> None:
             print(f"{r['reader']}: {note}", file=sys.stderr)
 
 
-def _measure(reader: str, data: Path, cases: list[Path]) -> dict[str, Any]:
-    files = sorted(p for p in data.rglob("*") if p.suffix.lower() in SUFFIXES)
+def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ...]) -> dict[str, Any]:
+    files = sorted(p for p in data.rglob("*") if p.suffix.lower() in suffixes)
     read = _reader(reader)
     texts: dict[Path, str] = {}
     notes: list[str] = []
@@ -94,7 +100,7 @@ def _measure(reader: str, data: Path, cases: list[Path]) -> dict[str, Any]:
         for line in case.read_text("utf-8").splitlines():
             for name, patterns in json.loads(line)["evidence_regex"].items():
                 path = case.parent / name
-                if path.suffix.lower() not in SUFFIXES:
+                if path.suffix.lower() not in suffixes:
                     continue
                 text = re.sub(r"\s+", " ", texts.get(path, ""))
                 for pattern in patterns:
@@ -165,22 +171,12 @@ def _reader(name: str) -> Callable[[Path], str]:
 
 
 def _own(path: Path) -> str:
-    from citehound.parsing.blocks import Parsed, join
-    from citehound.parsing.docx import parse_docx
-    from citehound.parsing.odt import parse_odt
-    from citehound.parsing.pdf import parse_pdf
-    from citehound.parsing.pptx import parse_pptx
-    from citehound.parsing.spreadsheet import parse_spreadsheet
+    from citehound.documents import RawDocument
+    from citehound.parsing import parse
 
-    read = {
-        ".pdf": parse_pdf,
-        ".docx": parse_docx,
-        ".xlsx": parse_spreadsheet,
-        ".pptx": parse_pptx,
-        ".odt": parse_odt,
-    }[path.suffix.lower()]
-    parsed: Parsed = read(path.read_bytes())
-    return join(parsed.blocks)[0]
+    document = parse(RawDocument(id="b/x", source="b", path=path.name, data=path.read_bytes()))
+    about = "\n".join(f"{key}: {value}" for key, value in document.metadata.items())  # others leave it in the text
+    return f"{about}\n{document.text}"
 
 
 if __name__ == "__main__":
