@@ -1,0 +1,339 @@
+"""One search, measured: nDCG@10 and recall@5 of documents over labelled questions, and how long it takes; no model.
+
+    python benchmarks/retrieval.py [--data DIR] [--cases FILE] [--sets DIR] [--json] [--most N]
+
+DIR of `--data` holds one folder per corpus with `cases.jsonl` (as `paths.py` reads them); DIR of `--sets` one folder
+per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them). Every retriever gets the same passages
+(title, section path and text of each chunk) and the same questions, in turn, in one run; a peer that is not installed
+is noted. Peers stand for what their libraries do by default: LangChain's BM25Retriever and an EnsembleRetriever of it
+and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, all with citehound's embedder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import paths
+from citehound.config import Config, EmbeddingConfig
+from citehound.corpus import Corpus
+from citehound.documents import Chunk, Document
+from citehound.embedding import static
+from citehound.errors import CitehoundError
+from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index.embedded import EmbeddedIndex
+
+HERE = Path(__file__).resolve().parent
+K = 10
+_TAKEN = 40
+"""So many passages are asked of a peer, to have ten documents of."""
+
+Search = Callable[[str], list[str]]
+"""A question to documents, best first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    text: str
+    gold: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    set: str
+    retriever: str
+    questions: int
+    ndcg: float
+    recall5: float
+    recall10: float
+    p50_ms: float
+    p95_ms: float
+
+
+def score(found: Sequence[str], gold: frozenset[str]) -> tuple[float, float, float]:
+    """(nDCG@10, recall@5, recall@10)."""
+    gain = sum(1 / math.log2(at + 2) for at, document in enumerate(found[:K]) if document in gold)
+    ideal = sum(1 / math.log2(at + 2) for at in range(min(K, len(gold))))
+    return gain / ideal, len(gold & set(found[:5])) / len(gold), len(gold & set(found[:K])) / len(gold)
+
+
+def measure(name: str, questions: Sequence[Question], retrievers: Mapping[str, Search]) -> list[Row]:
+    """Each question goes to every retriever before the next one, so that the machine's moods are shared."""
+    scores: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for search in retrievers.values():
+        search(questions[0].text)
+    for question in questions:
+        for retriever, search in retrievers.items():
+            began = time.perf_counter()
+            found = search(question.text)
+            seconds[retriever].append(time.perf_counter() - began)
+            scores[retriever].append(score(list(dict.fromkeys(found)), question.gold))
+    rows: list[Row] = []
+    for retriever, given in scores.items():
+        ndcg, recall5, recall10 = (sum(part) / len(given) for part in zip(*given, strict=True))
+        took = sorted(seconds[retriever])
+        rows.append(
+            Row(
+                set=name,
+                retriever=retriever,
+                questions=len(questions),
+                ndcg=round(100 * ndcg, 1),
+                recall5=round(100 * recall5, 1),
+                recall10=round(100 * recall10, 1),
+                p50_ms=round(1000 * took[len(took) // 2], 1),
+                p95_ms=round(1000 * took[min(len(took) - 1, int(len(took) * 0.95))], 1),
+            )
+        )
+    return rows
+
+
+# citehound itself
+
+
+def of_index(index: EmbeddedIndex) -> Search:
+    def search(question: str) -> list[str]:
+        return [hit.document for hit in index.search(question, principal=OWNER, k=K, per_document=1).hits]
+
+    return search
+
+
+def of_corpus(corpus: Corpus) -> Search:
+    def search(question: str) -> list[str]:
+        return [hit.document for hit in corpus.search(None, question, principal=OWNER, k=K, per_document=1).hits]
+
+    return search
+
+
+# peers
+
+
+def peers(passages: Sequence[tuple[str, str]], notes: list[str]) -> dict[str, Search]:
+    """Those that are installed, over (document, text) of every passage."""
+    found: dict[str, Search] = {}
+    for name, make in (
+        ("langchain BM25", _langchain_bm25),
+        ("langchain ensemble", _langchain_ensemble),
+        ("llama-index BM25", _llama_bm25),
+        ("chroma", _chroma),
+        ("lancedb hybrid", _lancedb),
+    ):
+        try:
+            found[name] = make(passages)
+        except ImportError as error:
+            note = f"{name}: not installed ({error.name or error})"
+            if note not in notes:
+                notes.append(note)
+    return found
+
+
+def _langchain_retriever(passages: Sequence[tuple[str, str]]) -> Any:
+    retrievers = importlib.import_module("langchain_community.retrievers")
+    texts = [text for _, text in passages]
+    made = retrievers.BM25Retriever.from_texts(texts, metadatas=[{"document": document} for document, _ in passages])
+    made.k = _TAKEN
+    return made
+
+
+def _langchain_bm25(passages: Sequence[tuple[str, str]]) -> Search:
+    retriever = _langchain_retriever(passages)
+    return lambda question: [one.metadata["document"] for one in retriever.invoke(question)]
+
+
+def _langchain_ensemble(passages: Sequence[tuple[str, str]]) -> Search:
+    stores = importlib.import_module("langchain_core.vectorstores")
+    embeddings = importlib.import_module("langchain_core.embeddings")
+    try:
+        ensembles = importlib.import_module("langchain.retrievers")
+    except ImportError:
+        ensembles = importlib.import_module("langchain_classic.retrievers")
+
+    def embed_documents(self: object, texts: list[str]) -> list[list[float]]:
+        return static().embed(texts).tolist()
+
+    def embed_query(self: object, text: str) -> list[float]:
+        return static().embed([text], kind="query")[0].tolist()
+
+    made = type("Static", (embeddings.Embeddings,), {"embed_documents": embed_documents, "embed_query": embed_query})
+    store = stores.InMemoryVectorStore(made())
+    store.add_texts([text for _, text in passages], metadatas=[{"document": document} for document, _ in passages])
+    both = ensembles.EnsembleRetriever(
+        retrievers=[_langchain_retriever(passages), store.as_retriever(search_kwargs={"k": _TAKEN})],
+        weights=[0.5, 0.5],
+    )
+    return lambda question: [one.metadata["document"] for one in both.invoke(question)]
+
+
+def _llama_bm25(passages: Sequence[tuple[str, str]]) -> Search:
+    bm25 = importlib.import_module("llama_index.retrievers.bm25")
+    schema = importlib.import_module("llama_index.core.schema")
+    nodes = [schema.TextNode(text=text, metadata={"document": document}) for document, text in passages]
+    for node in nodes:
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["document"]
+    retriever = bm25.BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=min(_TAKEN, len(nodes)))
+    return lambda question: [one.node.metadata["document"] for one in retriever.retrieve(question)]
+
+
+def _chroma(passages: Sequence[tuple[str, str]]) -> Search:
+    chromadb = importlib.import_module("chromadb")
+    collection = chromadb.EphemeralClient().create_collection(f"p{time.time_ns()}", metadata={"hnsw:space": "cosine"})
+    vectors = static().embed([text for _, text in passages])
+    for at in range(0, len(passages), 2000):
+        part = passages[at : at + 2000]
+        collection.add(
+            ids=[str(at + number) for number in range(len(part))],
+            embeddings=vectors[at : at + 2000].tolist(),
+            metadatas=[{"document": document} for document, _ in part],
+        )
+
+    def search(question: str) -> list[str]:
+        vector = static().embed([question], kind="query").tolist()
+        given = collection.query(query_embeddings=vector, n_results=min(_TAKEN, len(passages)))
+        return [one["document"] for one in given["metadatas"][0]]
+
+    return search
+
+
+def _lancedb(passages: Sequence[tuple[str, str]]) -> Search:
+    lancedb = importlib.import_module("lancedb")
+    vectors = static().embed([text for _, text in passages])
+    folder = tempfile.mkdtemp()
+    rows = [
+        {"document": document, "text": text, "vector": vector}
+        for (document, text), vector in zip(passages, vectors.tolist(), strict=True)
+    ]
+    table = lancedb.connect(folder).create_table("passages", rows)
+    table.create_fts_index("text", replace=True)
+
+    def search(question: str) -> list[str]:
+        vector = static().embed([question], kind="query")[0].tolist()
+        asked = table.search(query_type="hybrid").vector(vector).text(question).limit(_TAKEN)
+        return [one["document"] for one in asked.to_list()]
+
+    return search
+
+
+# data
+
+
+def labelled_set(folder: Path, state: Path, *, most: int, notes: list[str]) -> list[Row]:
+    """A set of documents and questions in JSON lines; each document is one passage."""
+    entries: list[IndexEntry] = []
+    passages: list[tuple[str, str]] = []
+    for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines():
+        row = cast("dict[str, Any]", json.loads(line))
+        name, title, text = f"{folder.name}/{row['id']}", str(row["title"]), str(row["text"])
+        path = f"{row['id']}.md"
+        chunk = Chunk(document=name, ordinal=0, section=None, start=0, end=len(text), text=text, context=title)
+        entries.append(
+            IndexEntry(
+                document=Document(id=name, source=folder.name, path=path, title=title, text=text, language="en"),
+                chunks=(chunk,),
+                state=FileState(source=folder.name, path=path, document=name, content_hash="1", metadata_hash="1"),
+            )
+        )
+        passages.append((name, f"{title}\n{text}"))
+    questions: list[Question] = []
+    for line in (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines():
+        row = cast("dict[str, Any]", json.loads(line))
+        if row.get("must_read"):
+            gold = frozenset(f"{folder.name}/{document}" for document in row["must_read"])
+            questions.append(Question(text=str(row["question"]), gold=gold))
+    with EmbeddedIndex(state, write=True, embedder=static()) as index:
+        index.add(entries)
+    with EmbeddedIndex(state) as words, EmbeddedIndex(state, embedder=static()) as both:
+        own = {"citehound": of_index(both), "citehound, words": of_index(words)}
+        return measure(folder.name, questions[:most], {**own, **peers(passages, notes)})
+
+
+def labelled_corpus(folder: Path, cases: Sequence[paths.Case], state: Path, *, notes: list[str]) -> list[Row]:
+    """A corpus as a company has it, with eval cases; all its sources are searched together."""
+    config = paths.corpus_config(folder, state)
+    with Corpus.open(config, write=True) as corpus:
+        corpus.sync()
+    with Corpus.open(config) as both, Corpus.open(_words(config)) as words:
+        questions: list[Question] = []
+        for case in cases:
+            found = [paths.resolve(both, name.partition("#")[0]) for name in case.must_read]
+            gold = frozenset(one for one in found if one is not None)
+            if gold:
+                questions.append(Question(text=case.question, gold=gold))
+        if not questions:
+            return []
+        passages: list[tuple[str, str]] = []
+        with EmbeddedIndex(state / ".citehound" / "index") as index:
+            for name in index.ids(principal=OWNER):
+                info = index.info(name, principal=OWNER)
+                if info is not None and info.current:
+                    passages += [(name, f"{c.context}\n{c.text}") for c in index.chunks(name, principal=OWNER)]
+        own = {"citehound": of_corpus(both), "citehound, words": of_corpus(words)}
+        return measure(folder.name, questions, {**own, **peers(passages, notes)})
+
+
+def _words(config: Config) -> Config:
+    return replace(config, index=replace(config.index, embedding=EmbeddingConfig(name="none")))
+
+
+def run(given: argparse.Namespace) -> tuple[list[Row], list[str]]:
+    notes: list[str] = []
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        if given.data is not None:
+            shared = paths.load_cases(given.cases) if given.cases is not None else None
+            for folder in sorted(p for p in given.data.iterdir() if p.is_dir()):
+                own = folder / "cases.jsonl"
+                cases = shared if shared is not None else paths.load_cases(own) if own.is_file() else []
+                if cases:
+                    state = Path(temporary) / "corpora" / folder.name
+                    state.mkdir(parents=True)
+                    rows += labelled_corpus(folder, cases, state, notes=notes)
+        if given.sets is not None:
+            alone = (given.sets / "corpus.jsonl").is_file()
+            for folder in [given.sets] if alone else sorted(p for p in given.sets.iterdir() if p.is_dir()):
+                if (folder / "corpus.jsonl").is_file():
+                    state = Path(temporary) / "sets" / folder.name
+                    rows += labelled_set(folder, state, most=given.most, notes=notes)
+    return rows, notes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="folder of corpora with cases")
+    parser.add_argument("--cases", type=Path, help="other cases for these corpora")
+    parser.add_argument("--sets", type=Path, help="folder of labelled sets, or one of them")
+    parser.add_argument("--most", type=int, default=10_000, help="most questions of one set")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.data is None and given.sets is None:
+        parser.error("give --data, --sets, or both")
+    try:
+        rows, notes = run(given)
+    except CitehoundError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if given.json:
+        print(json.dumps({"rows": [asdict(row) for row in rows], "notes": notes}, indent=1))
+        return 0
+    print(f"{'set':12} {'retriever':20} {'n':>5} {'nDCG@10':>8} {'R@5':>6} {'R@10':>6} {'p50 ms':>7} {'p95 ms':>7}")
+    for row in rows:
+        print(
+            f"{row.set[:12]:12} {row.retriever:20} {row.questions:5} {row.ndcg:8.1f} {row.recall5:6.1f}"
+            f" {row.recall10:6.1f} {row.p50_ms:7.1f} {row.p95_ms:7.1f}"
+        )
+    for note in notes:
+        print(f"note: {note}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
