@@ -258,7 +258,7 @@ class _Chase:
         asked = self.asked
         held = seed.wording.held
         residual = {s: w for s, w in asked.weights.items() if s not in held}
-        lacking = self.trail.ranked(dict.fromkeys(residual, 1.0), limit=300) if residual else []
+        lacking = self.trail.ranked(dict.fromkeys(residual, 1.0), limit=200) if residual else []
         top = lacking[0][1] if lacking else 1.0
         rb = {place: score / top for place, score in lacking}
         if titles and seed.wording.title:
@@ -336,7 +336,7 @@ class _Chase:
             whole = sum(weights.values())
             if not whole:
                 continue
-            ranked = self.trail.ranked(dict.fromkeys(weights, 1.0), limit=40)
+            ranked = self.trail.ranked(dict.fromkeys(weights, 1.0), limit=25)
             if not ranked:
                 continue
             top = ranked[0][1]

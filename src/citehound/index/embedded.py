@@ -1263,13 +1263,13 @@ class EmbeddedIndex:
                 heads[row] = self._trail_head(catalog, row, chosen, source=source, only_current=only_current)
             return heads[row]
 
-        narrow = source is not None or bool(chosen.wanted)
+        by_row, hidden = catalog.by_row, catalog.hidden if only_current else frozenset[str]()
 
         def inside(row: int) -> bool:
-            if narrow:
-                return head(row) is not None
-            known = catalog.by_row.get(row)
-            return known is not None and not (only_current and known.id in catalog.hidden)
+            known = by_row.get(row)
+            if known is None or known.id in hidden or (source is not None and known.source != source):
+                return False
+            return not chosen.wanted or head(row) is not None
 
         def nearest(vector: Vectors, limit: int) -> list[tuple[tuple[int, int], float]]:
             near = self.nearest(
