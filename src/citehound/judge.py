@@ -442,11 +442,6 @@ class RulesJudge:
             shared = stems(one.sentence.text, language=case.state.language) & terms
             linked = any(number in figures for number in numbers(one.sentence.text))
             differs = differing(rule.sentence.text, one.sentence.text) is not None
-            subject = stems(one.sentence.text, language=case.state.language) & stems(
-                rule.sentence.text, language=case.state.language
-            )
-            if linked and differs and len({s for s in subject if not s.isdigit()}) >= 2:
-                return None
             if (linked and (len(shared) >= 2 or one.own >= 0.4)) or (differs and len(shared) >= 2 and one.own > 0):
                 return None
         return part
