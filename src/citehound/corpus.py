@@ -954,7 +954,7 @@ class _Sync:
         assert job.raw is not None and job.source is not None and job.state is not None and job.work is not None
         raw, source, state, before = job.raw, job.source, job.state, job.before
         try:
-            document = job.work.result()
+            document = self._read(raw, job.work, language=source.language or self.config.index.language)
         except Unsupported as error:
             if before is not None:
                 self._drop(before)
