@@ -38,8 +38,12 @@ from .words import (
 )
 
 MAX_READS = 10
-SPECIAL_READS = 8
-"""For questions that are answered in a way of their own."""
+OTHER_READS = 8
+"""Before what the chase reached takes the rest."""
+FLAT = 1.5
+"""Passages a document in a corpus of single passages."""
+INSIDE = 0.8
+"""Share of the chase's hits in one document from which on the question stays inside it."""
 FIRST_READS = 5
 ENOUGH = 0.85
 MAX_SEARCHES = 14
@@ -1028,8 +1032,31 @@ def _chased_reads(state: State, ranked: list[Candidate], *, reads_left: int, sma
     return calls
 
 
+def chase_first(state: State, focus: Focus, *, lexicon: Lexicon, names: Names) -> bool:
+    """Whether the chase alone says what to read: documents are single passages, or the question stays inside one."""
+    if not state.chased or not state.has_read or _special(state, focus):
+        return False
+    if lexicon.passages <= FLAT * max(1, len(names.titles)):
+        return True
+    shown = [hit.document for hit in state.chased[:MAX_READS]]
+    return shown.count(shown[0]) >= INSIDE * len(shown) and len(shown) == MAX_READS
+
+
 def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
     """The calls of the next step; none when it is time to hand in the draft."""
+    planned = _next_calls(state, lexicon=lexicon, names=names)
+    ended = state.steps_left is not None and state.steps_left <= 2
+    if planned or ended or not state.chased or not state.texts or state.drafts or state.steps >= MAX_STEPS:
+        return planned
+    focus = focus_of(state, Weights(lexicon, state.language), names)
+    left = MAX_READS - len(state.tried)
+    if focus.simple or _special(state, focus) or left <= 0:
+        return []
+    # Leads have run dry: what the chase reached takes the reads that are left.
+    return _chased_reads(state, [], reads_left=left, small=small_documents(lexicon, names))
+
+
+def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
     if not state.sources or (state.steps_left is not None and state.steps_left <= 2) or state.steps >= MAX_STEPS:
         return []
     if state.drafts:
@@ -1047,8 +1074,8 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
             return [*first[: MAX_CALLS - 1], asked]
         return first
     scored = scored_sentences(state, focus)
-    special = state.chased is None or _special(state, focus)
-    reads_left = (SPECIAL_READS if special else MAX_READS) - len(state.tried)
+    chasing = chase_first(state, focus, lexicon=lexicon, names=names)
+    reads_left = (MAX_READS if chasing else OTHER_READS) - len(state.tried)
     searches_left = (8 if focus.simple else MAX_SEARCHES) - len(state.searches)
     small = small_documents(lexicon, names)
     last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
@@ -1061,14 +1088,14 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     if not focus.compound:
         tried = len(state.searches) >= SINGLE_SEARCHES
         least = (0.3 if tried else 0.45) if focus.simple else 0.65
-        if state.chased and not special:
+        if chasing:
             # Over several hops a text that holds the question's words may yet lack the hop: only a full match ends it.
             least = ENOUGH
         unsure = focus.titled and versions_named(state.question) and all(s.only_current for s in state.searches)
         if not unsure and covered(state, focus, weigh, scored, least=least):
             return []
 
-    if state.chased and state.has_read and not special:
+    if chasing:
         return _chased_reads(state, ranked, reads_left=reads_left, small=small)
 
     planned: list[Planned] = []
