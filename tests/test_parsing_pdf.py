@@ -386,6 +386,19 @@ def test_a_list_of_prices_and_names_is_not_garbled() -> None:
     assert not garbled("Widget A 12.50 EUR 30 pcs\nWidget B 13.75 EUR 40 pcs\nBracket large 4.10 EUR\n" * 20)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"AB-{n * 7919 % 99991} XQZ{n} KTR-{n * 31}.{n % 90 + 10}\n" for n in range(300)),
+        " ".join(f"{n * 2654435761 % 2**32:08x}" for n in range(1, 300)),
+        "DEUTDEFF BNPAFRPP CHASUS33 INGBNL2A HSBCGB2L UBSWCHZH\n" * 30,
+    ],
+    ids=["part numbers", "hashes", "bank codes"],
+)
+def test_codes_are_not_garbled(text: str) -> None:
+    assert not garbled(text) and not garbled(text, strict=True)
+
+
 def test_a_title_made_up_by_a_program_is_no_title() -> None:
     page = wrapped(60, 780, LOREM, width=80)
     assert parse_pdf(pdf([page], info="/Title (Microsoft Word - draft7.doc)")).title is None

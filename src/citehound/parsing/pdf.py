@@ -44,6 +44,7 @@ _PAGE_NUMBER = re.compile(
     r"(?:[A-Z]{1,2}-)?(\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|/|von|de|di|of the|из|sur)\s*\d{1,4})?[-–—\s\])|]*",
     re.I,
 )
+_CODE = re.compile(r"[A-Z0-9]+(?:[-./:_][A-Z0-9]+)*|[0-9a-f]{6,}")
 _HYPHENS = "-\u2010\ufffe\x02\u00ad"
 
 _COMMON_WORDS = """
@@ -287,6 +288,8 @@ def garbled(text: str, *, strict: bool = False) -> bool:
     common = sum(1 for w in words if w.lower() in _COMMON) / len(words)
     if common >= 0.04 + 0.02 * strict:
         return False
+    if odd <= 0.01 * len(shown) and sum(1 for w in words if _CODE.fullmatch(w)) >= 0.6 * len(words):
+        return _is_shifted(words[:400])  # part numbers and bank codes are no language either, but are what they seem
     lower = [c for c in letters if c.islower()]
     vowels = sum(1 for c in letters if c.lower() in "aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýœ")
     vowel_share = vowels / len(letters) if letters else 0.0
@@ -301,6 +304,15 @@ def garbled(text: str, *, strict: bool = False) -> bool:
         + (common < 0.012 and len(words) > 60)
     )
     return signs >= 2 + strict
+
+
+def _is_shifted(words: Sequence[str]) -> bool:
+    """True when the words become common ones by moving all their characters by the same number."""
+    for by in (*range(-40, 0), *range(1, 41)):
+        moved = ("".join(chr(max(1, ord(c) + by)) for c in word).lower() for word in words)
+        if sum(word in _COMMON for word in moved if len(word) > 1) >= 0.08 * len(words):
+            return True
+    return False
 
 
 def _is_odd(c: str) -> bool:
