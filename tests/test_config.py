@@ -202,6 +202,7 @@ def test_every_variable_is_accepted(folder: Path) -> None:
         "CITEHOUND_STRUCTURED": "text",
         "CITEHOUND_THINKING": "high",
         "CITEHOUND_PREFETCH": "true",
+        "CITEHOUND_CLARIFY": "true",
         "CITEHOUND_SUPPORT": "model",
         "CITEHOUND_JUDGE": "rules",
     }

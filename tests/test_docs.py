@@ -136,6 +136,7 @@ KINDS = {
     "[agent]": config.AgentConfig,
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
+    "[chat]": config.ChatConfig,
 }
 TABLES = list(KINDS)
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Mode = Literal["auto", "direct", "single", "hops", "agent", "research"]
-Status = Literal["complete", "partial", "not_found", "direct", "failed"]
+Status = Literal["complete", "partial", "not_found", "direct", "failed", "clarification"]
+"""`clarification` only comes in a chat: what was meant is asked back, and nothing was searched."""
 ClaimKind = Literal["quoted", "conclusion", "absence"]
 ClaimStatus = Literal["verified", "unverified", "uncited"]
 SupportVerdict = Literal["supported", "unsupported", "unclear"]
@@ -159,6 +160,13 @@ class Answer:
     run_id: str = ""
     rows: tuple[Row, ...] = ()
     """The table of a survey; empty for every other answer."""
+    rewritten: str | None = None
+    """In a chat: the question made self-contained, as it was searched and answered. None: as it was asked."""
+    clarification: str | None = None
+    """In a chat: what is asked back, where the question cannot be searched."""
+    chat_id: str | None = None
+    turn: int | None = None
+    """Number of the question in its chat, from 1."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `ask --json`; round floats are kept as they are."""

@@ -92,6 +92,14 @@ class VerifyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChatConfig:
+    history_tokens: int = 6000
+    """Most tokens of a prompt that earlier turns may take: what was said, and what was read."""
+    clarify: bool = False
+    """Whether one question may be asked back, where what is asked cannot be searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceConfig:
     name: str
     path: Path
@@ -165,6 +173,7 @@ class Config:
     agent: AgentConfig = field(default_factory=AgentConfig)
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     verify: VerifyConfig = field(default_factory=VerifyConfig)
+    chat: ChatConfig = field(default_factory=ChatConfig)
     path: Path | None = None
     """The file it was read from."""
 
@@ -198,6 +207,7 @@ _TOP: Mapping[str, _Kind] = {
     "agent": "table",
     "routing": "table",
     "verify": "table",
+    "chat": "table",
 }
 _MODEL: Mapping[str, _Kind] = {
     "name": "text",
@@ -225,6 +235,7 @@ _BUDGET: Mapping[str, _Kind] = {
 _AGENT: Mapping[str, _Kind] = {"prefetch": "flag"}
 _ROUTING: Mapping[str, _Kind] = {"judge": "text"}
 _VERIFY: Mapping[str, _Kind] = {"support": "text"}
+_CHAT: Mapping[str, _Kind] = {"history_tokens": "count", "clarify": "flag"}
 _SOURCE: Mapping[str, _Kind] = {
     "name": "text",
     "path": "text",
@@ -283,6 +294,8 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_PREFETCH": ("agent", "prefetch"),
     "CITEHOUND_JUDGE": ("routing", "judge"),
     "CITEHOUND_SUPPORT": ("verify", "support"),
+    "CITEHOUND_HISTORY_TOKENS": ("chat", "history_tokens"),
+    "CITEHOUND_CLARIFY": ("chat", "clarify"),
     "CITEHOUND_LANGUAGE": ("index", "language"),
     "CITEHOUND_BACKEND": ("index", "backend"),
     "CITEHOUND_EMBEDDING": ("index.embedding", "name"),
@@ -303,6 +316,7 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "agent": _AGENT,
     "routing": _ROUTING,
     "verify": _VERIFY,
+    "chat": _CHAT,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
 _KEY_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*?_?(API_?KEY|TOKEN)", re.IGNORECASE)
@@ -361,6 +375,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         "agent": _table(top.get("agent", {}), _AGENT, at=where, prefix="agent."),
         "routing": _table(top.get("routing", {}), _ROUTING, at=where, prefix="routing."),
         "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
+        "chat": _table(top.get("chat", {}), _CHAT, at=where, prefix="chat."),
     }
     _override(tables, env)
     for key in ("name", "small", "base_url", "api_key_env"):
@@ -412,6 +427,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
         agent=AgentConfig(**tables["agent"]),
         routing=RoutingConfig(**tables["routing"]),
         verify=VerifyConfig(**tables["verify"]),
+        chat=ChatConfig(**tables["chat"]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .answers import Call
@@ -39,6 +40,8 @@ class Evidence:
     calls: tuple[Call, ...] = ()
     agents: tuple[tuple[str, Evidence], ...] = ()
     """The parts of the agents that shared the work, by name; all of it is in the tuples above too."""
+    carried: tuple[Passage, ...] = ()
+    """What earlier turns of a chat have read; it counts as read, and as nothing else."""
 
     def documents_read(self) -> tuple[str, ...]:
         """Ids in the order of first reading."""
@@ -61,9 +64,13 @@ class Evidence:
 
 
 class Ledger:
-    """Collects evidence while a run lasts. Safe under threads; `evidence()` gives a frozen copy."""
+    """Collects evidence while a run lasts. Safe under threads; `evidence()` gives a frozen copy.
 
-    def __init__(self) -> None:
+    `carried` is what earlier turns of a chat have read.
+    """
+
+    def __init__(self, *, carried: Sequence[Passage] = ()) -> None:
+        self._carried = tuple(carried)
         self._lock = threading.Lock()
         self._hits: list[SearchHit] = []
         self._passages: list[Passage] = []
@@ -110,6 +117,7 @@ class Ledger:
                 searches=tuple(self._searches),
                 finds=tuple(self._finds),
                 calls=tuple(self._calls),
+                carried=self._carried,
             )
         if not children:
             return own
@@ -122,4 +130,5 @@ class Ledger:
             finds=tuple(find for part in parts for find in part.finds),
             calls=tuple(call for part in parts for call in part.calls),
             agents=agents,
+            carried=own.carried,
         )

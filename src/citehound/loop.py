@@ -126,6 +126,7 @@ class Conversation:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         only: Sequence[Citation] | None = None,
+        earlier: str = "",
     ) -> None:
         self.model = model
         self.meter = meter
@@ -138,6 +139,8 @@ class Conversation:
         self.agent = agent
         self.only = only
         """Verified citations, and the draft may use no others; None lifts that."""
+        self.earlier = earlier
+        """What was said and read in earlier turns of a chat, as it is added to the prompt."""
         self.price: Price = model.price or Price(input=0.0, output=0.0)
         self.wire = Wire(
             model=model.model,
@@ -494,7 +497,8 @@ class Conversation:
             check, draft, evidence, self.documents, question=self.question, only=self.only
         )
         self.draft, self.checked, self._form = draft, checked, faults
-        if self.toolbox is not None and not evidence.calls and not self._sent_to_search and not self.last:
+        reused = any(claim.status == "verified" for claim in checked.claims)
+        if self.toolbox is not None and not (evidence.calls or reused or self._sent_to_search or self.last):
             self._sent_to_search = True
             if self._retry_fits(NOTHING_SEARCHED):
                 raise ModelRetry(NOTHING_SEARCHED)
@@ -652,6 +656,8 @@ async def converse(
         name=state.agent,
     )
     agent.output_validator(state.validate)
+    if state.earlier and state.only is None:
+        prompt = f"{prompt}\n\n{state.earlier}"
     try:
         await agent.run(prompt, usage_limits=UsageLimits(request_limit=None))
     except Exception as problem:

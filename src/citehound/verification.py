@@ -115,9 +115,8 @@ class _Library:
         """What was read of one document, left out what no longer is its text."""
         if document not in self._evidence:
             text = self.document(document).text
-            passages = tuple(
-                p for p in self.evidence.passages if p.document == document and text[p.start : p.end] == p.text
-            )
+            read = (*self.evidence.passages, *self.evidence.carried)
+            passages = tuple(p for p in read if p.document == document and text[p.start : p.end] == p.text)
             self._evidence[document] = replace(self.evidence, passages=passages)
         return self._evidence[document]
 
