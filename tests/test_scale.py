@@ -1,0 +1,42 @@
+"""The short form of the scale and retrieval benchmarks: they run, and what they say adds up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import retrieval
+import scale
+
+
+def test_a_small_index_is_built_searched_and_changed(tmp_path: Path) -> None:
+    row = scale.measure(tmp_path / "index", passages=300, queries=10)
+    assert row.passages == 300 and row.build_seconds is not None
+    assert 0 < row.p50_ms <= row.p95_ms
+    assert scale.measure(tmp_path / "index", passages=300, queries=5).build_seconds is None
+
+
+def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    texts = {"a": "Refunds are paid within ten days.", "b": "Disks are encrypted.", "c": "Clocks are wound."}
+    rows = [json.dumps({"id": key, "title": key, "text": text}) for key, text in texts.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(rows), "utf-8")
+    asked = [
+        {"question": "When are refunds paid?", "must_read": ["a"]},
+        {"question": "Which disks are encrypted?", "must_read": ["b"]},
+        {"question": "Who is the king?", "must_read": []},
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)), "utf-8")
+    found = retrieval.labelled_set(folder, tmp_path / "state", most=10, notes=[])
+    own = {row.retriever: row for row in found if row.retriever.startswith("citehound")}
+    assert set(own) == {"citehound", "citehound, words"}
+    assert all((row.questions, row.ndcg, row.recall5) == (2, 100.0, 100.0) for row in own.values())
+
+
+def test_scores_are_those_of_the_textbook() -> None:
+    assert retrieval.score(["x", "a"], frozenset({"a"})) == (1 / retrieval.math.log2(3), 1.0, 1.0)
+    assert retrieval.score(["x"], frozenset({"a", "b"})) == (0.0, 0.0, 0.0)
