@@ -11,6 +11,8 @@
     │   ├── IndexTooNew
     │   └── IndexLocked
     ├── EmbeddingFailed       texts could not be made into vectors
+    ├── SourceFailed          a live source or a page could not be asked (a tool error, never the end of a run)
+    │   └── EgressRefused     a URL or host that must not be reached
     ├── ParseError            one file could not be read (reported, never ends a sync)
     └── RunError              a run failed as a whole
         └── BudgetExceeded    a reservation does not fit; carries the limit that refused
@@ -63,6 +65,14 @@ class IndexLocked(IndexUnusable):
 
 class EmbeddingFailed(CitehoundError):
     """The embedder could not be reached, or gave something else than vectors."""
+
+
+class SourceFailed(CitehoundError):
+    """A live source, or a page of the web, gave nothing that can be used."""
+
+
+class EgressRefused(SourceFailed):
+    """A URL, host or address that must not be reached."""
 
 
 class ParseError(CitehoundError):

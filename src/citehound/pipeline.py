@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,13 +21,10 @@ from .events import Decided, Emit, Event, nowhere
 from .index import Lexicon
 from .judge import Judge, ModelJudge, Reformulation, RulesJudge
 from .models import OFFLINE, OpenedModel, open_model, require_price
+from .shapes import NAMES, TITLES, field_of, items_of, opening, text_of
 from .wording import stems
 
 _SOURCE = "pipeline"
-_TEXTS = ("text", "page_content", "content", "body", "passage", "snippet", "chunk", "document")
-_NAMES = ("id", "document", "source", "path", "file", "url", "doc_id")
-_TITLES = ("title", "name", "heading")
-_LISTS = ("documents", "results", "hits", "matches", "passages", "chunks", "items", "nodes", "docs")
 _T = TypeVar("_T")
 
 Retrieve = Callable[[str], Any]
@@ -172,7 +168,7 @@ class _Hopping:
         return Piped(
             question=self._question,
             generated=generated,
-            text=generated if isinstance(generated, str) else _text_of(generated) or str(generated),
+            text=generated if isinstance(generated, str) else text_of(generated) or str(generated),
             passages=got.passages,
             hops=tuple(made),
             missing=() if enough else missing,
@@ -203,13 +199,13 @@ class _Retrieved:
 
     def add(self, result: Any) -> int:
         """Takes in what one retrieval gave; returns how many of its results are new."""
-        shape, items = _items_of(result)
+        shape, items = items_of(result)
         if items or self._shape is None:
             self._shape = self._shape or shape
         known = {" ".join(p.text.split()) for p in self._passages}
         before = len(self._passages)
         for item in items:
-            text = _text_of(item)
+            text = text_of(item)
             if text is None:
                 raise UsageError(
                     f"retrieve gave a {type(item).__name__} without a text: give strings, dicts with 'text', or "
@@ -224,9 +220,9 @@ class _Retrieved:
             self._stems.append(frozenset(stems(text)))
             self._passages.append(
                 Passage(
-                    document=_field(item, _NAMES) or f"result {number}",
+                    document=field_of(item, NAMES) or f"result {number}",
                     section=None,
-                    title=_field(item, _TITLES) or _opening(text),
+                    title=field_of(item, TITLES) or opening(text),
                     text=text,
                     start=0,
                     end=len(text),
@@ -273,80 +269,6 @@ class _Words:
 
     def titles(self) -> Sequence[tuple[str, str]]:
         return ()
-
-
-def _items_of(result: Any) -> tuple[tuple[str, Any], list[Any]]:
-    """The shape of a result of `retrieve`, and what it holds."""
-    if result is None:
-        return ("list", None), []
-    if isinstance(result, str):
-        return ("text", None), [result]
-    if isinstance(result, Mapping):
-        row = cast("Mapping[str, Any]", result)
-        for key in _LISTS:
-            held = row.get(key)
-            if isinstance(held, Sequence) and not isinstance(held, str):
-                return ("dict", (key, row)), list(_flat(cast("Sequence[Any]", held)))
-        return ("list", None), [row]
-    if isinstance(result, Iterable):
-        return ("list", None), list(cast("Iterable[Any]", result))
-    return ("list", None), [result]
-
-
-def _flat(held: Sequence[Any]) -> Iterable[Any]:
-    """Stores that take several queries at once give a list per query."""
-    for item in held:
-        if isinstance(item, list):
-            yield from cast("list[Any]", item)
-        else:
-            yield item
-
-
-def _text_of(item: Any) -> str | None:
-    """The text of one result, or None where there is none to be found."""
-    if isinstance(item, str):
-        return item
-    if isinstance(item, bytes):
-        return item.decode("utf-8", "replace")
-    if isinstance(item, tuple) and item:
-        return next((t for t in map(_text_of, cast("tuple[Any, ...]", item)) if t is not None), None)
-    if isinstance(item, Mapping):
-        row = cast("Mapping[str, Any]", item)
-        found = [row[key] for key in _TEXTS if key in row]
-    else:
-        found = [getattr(cast("object", item), key, None) for key in (*_TEXTS, "node")]
-    for value in found:
-        if isinstance(value, str):
-            return value
-    nested = next((value for value in found if value is not None and not callable(value)), None)
-    return _text_of(nested) if nested is not None and not isinstance(nested, int | float) else None
-
-
-def _field(item: Any, keys: Sequence[str]) -> str | None:
-    """The first of these fields of a result, also in its metadata."""
-    if isinstance(item, tuple) and item:
-        return next((f for f in (_field(part, keys) for part in cast("tuple[Any, ...]", item)) if f), None)
-    places: list[Any] = [item, _get(item, "metadata"), _get(item, "meta"), _get(item, "node")]
-    for place in places:
-        for key in keys:
-            value = _get(place, key)
-            if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-                text = str(value)
-                if len(text) <= 300:
-                    return text
-    return None
-
-
-def _opening(text: str) -> str:
-    """What a text begins with, where that is short enough to be its title."""
-    first = re.split(r"[.:;\n]", text.strip(), maxsplit=1)[0]
-    return first if len(first) <= 60 else ""
-
-
-def _get(item: Any, key: str) -> Any:
-    if item is None or isinstance(item, str | bytes):
-        return None
-    return cast("Mapping[str, Any]", item).get(key) if isinstance(item, Mapping) else getattr(item, key, None)
 
 
 # Your functions -----------------------------------------------------------------------------------------------------
