@@ -5,53 +5,26 @@ Zero tokens mean "not measured" to whoever pays: a reply that says something has
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Self, cast
 
 from anthropic.types.beta import BetaMessage, BetaMessageDeltaUsage, BetaUsage
 from pydantic_ai.messages import ModelResponse
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings, AnthropicStreamedResponse
+from pydantic_ai.models.anthropic import AnthropicModel, AnthropicStreamedResponse
 
 
 class LenientAnthropicModel(AnthropicModel):
     """`AnthropicModel`, but a missing usage is no error."""
 
-    def _process_response(
-        self,
-        response: BetaMessage,
-        model_request_parameters: ModelRequestParameters,
-        model_settings: AnthropicModelSettings,
-        history_fetched_pages: Sequence[tuple[str, str]] = (),
-        *,
-        code_execution_in_open_turn: bool = False,
-    ) -> ModelResponse:
+    # Versions of the library differ in what else these two take; it is handed on.
+
+    def _process_response(self, response: BetaMessage, *rest: Any, **named: Any) -> ModelResponse:
         if cast(object, response.usage) is None:
             response.usage = BetaUsage(input_tokens=0, output_tokens=0)
-        return super()._process_response(
-            response,
-            model_request_parameters,
-            model_settings,
-            history_fetched_pages,
-            code_execution_in_open_turn=code_execution_in_open_turn,
-        )
+        return super()._process_response(response, *rest, **named)
 
-    async def _process_streamed_response(
-        self,
-        response: Any,
-        model_request_parameters: ModelRequestParameters,
-        model_settings: AnthropicModelSettings,
-        history_fetched_pages: Sequence[tuple[str, str]] = (),
-        *,
-        code_execution_in_open_turn: bool = False,
-    ) -> AnthropicStreamedResponse:
-        return await super()._process_streamed_response(
-            cast(Any, _WithUsage(response)),
-            model_request_parameters,
-            model_settings,
-            history_fetched_pages,
-            code_execution_in_open_turn=code_execution_in_open_turn,
-        )
+    async def _process_streamed_response(self, response: Any, *rest: Any, **named: Any) -> AnthropicStreamedResponse:
+        return await super()._process_streamed_response(cast(Any, _WithUsage(response)), *rest, **named)
 
 
 class _WithUsage:

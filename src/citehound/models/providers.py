@@ -213,10 +213,9 @@ def _model(config: ModelConfig, provider: str, name: str, *, address: str | None
     from pydantic_ai.providers import infer_provider_class
 
     if provider in (COMPATIBLE, "llama.cpp"):
-        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+        from pydantic_ai.providers.openai import OpenAIProvider
 
-        assert address is not None
-        return _chat(name, OpenAICompatibleProvider(provider, base_url=address, api_key=key or "none"))
+        return _chat(name, OpenAIProvider(base_url=address, api_key=key or "none"))
     if provider == "bedrock":
         return _bedrock(config, name, address=address)
     made = infer_provider_class(provider)
