@@ -31,6 +31,7 @@ from .words import (
     Quantity,
     Sentence,
     asks_for_summary,
+    capitalised,
     clauses,
     has_value,
     is_changelog,
@@ -136,7 +137,21 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
         _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
         draft.lack(_topic(state.question), _NO_MODEL)
+    for name in unknown_names(state, weigh):
+        draft.lack(name, f"{name!r} stands in no document; {_looked(state)}")
     return {"claims": draft.claims, "missing": draft.missing}
+
+
+def unknown_names(state: State, weigh: Weights) -> list[str]:
+    """Names in the question, or words of them, that stand nowhere in the corpus: what it tells of them is not there."""
+    return list(
+        dict.fromkeys(
+            word.text
+            for name in capitalised(state.question)
+            for word in words(name, language=state.language)
+            if len(word.text) > 2 and not word.stem.isdigit() and not weigh.frequency(word.text)
+        )
+    )
 
 
 def _absent_version(draft: _Draft, state: State, names: Names) -> None:

@@ -38,8 +38,14 @@ from .words import (
 )
 
 MAX_READS = 10
+SPECIAL_READS = 8
+"""For questions that are answered in a way of their own."""
 OTHER_READS = 8
 """Before what the chase reached takes the rest."""
+LIKELY = 0.6
+"""How well a plain question must be covered for the chase to add nothing."""
+LAST_READS = 4
+"""Documents of the chase that are read for a plain question that is not covered so."""
 FLAT = 1.5
 """Passages a document in a corpus of single passages."""
 INSIDE = 0.8
@@ -1048,9 +1054,14 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     ended = state.steps_left is not None and state.steps_left <= 2
     if planned or ended or not state.chased or not state.texts or state.drafts or state.steps >= MAX_STEPS:
         return planned
-    focus = focus_of(state, Weights(lexicon, state.language), names)
+    weigh = Weights(lexicon, state.language)
+    focus = focus_of(state, weigh, names)
     left = MAX_READS - len(state.tried)
-    if focus.simple or _special(state, focus) or left <= 0:
+    if focus.simple:
+        if covered(state, focus, weigh, scored_sentences(state, focus), least=LIKELY):
+            return []
+        left = min(left, LAST_READS - sum(1 for t in state.tried if t.document in {h.document for h in state.chased}))
+    if _special(state, focus) or left <= 0:
         return []
     # Leads have run dry: what the chase reached takes the reads that are left.
     return _chased_reads(state, [], reads_left=left, small=small_documents(lexicon, names))
@@ -1075,7 +1086,8 @@ def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned
         return first
     scored = scored_sentences(state, focus)
     chasing = chase_first(state, focus, lexicon=lexicon, names=names)
-    reads_left = (MAX_READS if chasing else OTHER_READS) - len(state.tried)
+    own_way = state.chased is None or _special(state, focus)
+    reads_left = (MAX_READS if chasing else SPECIAL_READS if own_way else OTHER_READS) - len(state.tried)
     searches_left = (8 if focus.simple else MAX_SEARCHES) - len(state.searches)
     small = small_documents(lexicon, names)
     last_search_unread = not state.texts or max(s.step for s in state.searches) >= max(
