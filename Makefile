@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet
-EVAL_VENV ?= .venv-eval
+NEWEST_VENV ?= .venv-newest
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-modes test-eval lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-modes test-newest lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -50,18 +50,18 @@ test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again 
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls
 	$(BIN)/python -m pytest -m slow tests/test_routing.py
 
-test-eval: $(EVAL_VENV)/.developed  ## the tests at the other end of the supported range (citehound[eval])
-	$(EVAL_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
+test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the supported range: the newest pydantic-ai, without citehound[eval]
+	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
 
 lock: $(VENV)/.developed  ## resolve the development dependencies anew
-	for set in dev eval; do \
+	for set in dev newest; do \
 		$(BIN)/uv --quiet pip compile --universal --python-version 3.11 --upgrade --no-header --no-emit-index-url \
-			--no-emit-find-links --no-annotate $$([ $$set = eval ] && echo --extra eval) \
+			--no-emit-find-links --no-annotate \
 			pyproject.toml requirements/$$set.in -o requirements/$$set.txt || exit 1; \
 	done
 
 clean:
-	rm -rf $(VENV)/.installed $(VENV)/.developed $(EVAL_VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV)/.installed $(VENV)/.developed $(NEWEST_VENV) build dist .pytest_cache .ruff_cache .hypothesis
 
 # A stamp says that an environment is as pyproject.toml and the lock want it.
 
@@ -74,7 +74,7 @@ endef
 $(VENV)/.installed: pyproject.toml requirements/dev.txt
 	$(call new_venv,$(VENV))
 	@echo "installing Citehound into $(VENV) ..." >&2
-	@$(BIN)/python $(INSTALL) --constraint requirements/dev.txt --editable .
+	@$(BIN)/python $(INSTALL) --constraint requirements/dev.txt --editable '.[eval]'
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml requirements/dev.txt
@@ -84,11 +84,11 @@ $(VENV)/.developed: pyproject.toml requirements/dev.txt
 	@$(BIN)/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.installed
 
-$(EVAL_VENV)/.developed: pyproject.toml requirements/eval.txt
-	$(call new_venv,$(EVAL_VENV))
-	@echo "installing citehound[eval] into $(EVAL_VENV) ..." >&2
-	@$(EVAL_VENV)/bin/python $(INSTALL) --requirement requirements/eval.txt
-	@$(EVAL_VENV)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
+$(NEWEST_VENV)/.developed: pyproject.toml requirements/newest.txt
+	$(call new_venv,$(NEWEST_VENV))
+	@echo "installing Citehound with the newest pydantic-ai into $(NEWEST_VENV) ..." >&2
+	@$(NEWEST_VENV)/bin/python $(INSTALL) --requirement requirements/newest.txt
+	@$(NEWEST_VENV)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(BENCH_VENV)/.installed: pyproject.toml requirements/bench.in

@@ -121,8 +121,6 @@ def _nearest(provider: str, name: str) -> str | None:
         known = [k for k in known_model_names() if not k.startswith("gateway/") and k.partition(":")[0] in PROVIDERS]
         models = {k.partition(":")[2]: k for k in reversed(sorted(known))}
         near = difflib.get_close_matches(provider.lower(), models, n=1, cutoff=0.75)
-        if near and near[0] == provider.lower():
-            return f"did you mean '{models[near[0]]}'?"
         maker = provider_of(provider)
         if maker in PROVIDERS:
             return f"did you mean '{maker}:{provider}'?"
