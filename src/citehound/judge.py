@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,6 +27,7 @@ from .budget import FREE, Meter, worst_tokens
 from .config import SourceConfig
 from .documents import Passage
 from .errors import BudgetExceeded
+from .followups import FollowUp, Known, follow_up, invented
 from .index import Lexicon
 from .models import OpenedModel
 from .models.planner.draft import differing
@@ -545,6 +547,18 @@ class RulesJudge:
             return tuple(SubQuestion(question=question, sources=(name,)) for name in near)
         return (SubQuestion(question=question),)
 
+    async def follow_up(
+        self, question: str, earlier: Sequence[str], *, told: str = "", clarify: bool = False
+    ) -> FollowUp:
+        """The question of a chat made self-contained; `earlier` are those before it, made so already."""
+        weigh = Weights(self._lexicon, language_of(f"{question} {earlier[-1] if earlier else ''}"))
+        return await asyncio.to_thread(follow_up, question, earlier, known=self.known, weigh=weigh, clarify=clarify)
+
+    @cached_property
+    def known(self) -> Known:
+        """The names of the corpus."""
+        return Known(names=self._names, sources=self._sources)
+
     async def support(self, claim: str, quotes: Sequence[str]) -> Support:
         said = " ".join(quotes)
         wanted = content_stems(claim)
@@ -662,6 +676,17 @@ class SplitReply(_Reply):
     questions: list[SplitPart] = Field(min_length=1)
 
 
+class FollowUpReply(_Reply):
+    question: str = Field(
+        min_length=1, max_length=2000, description="the question, understood without what came before"
+    )
+    earlier_is_enough: bool = Field(description="true only if the quotes shown answer every part of it")
+
+
+class AskBackReply(FollowUpReply):
+    ask_back: str = Field(max_length=300, description="empty, unless the question cannot be searched at all")
+
+
 class SupportReply(_Reply):
     verdict: Literal["supported", "unsupported", "unclear"]
     why: str = Field(description="one short sentence", max_length=400)
@@ -740,6 +765,38 @@ class ModelJudge:
             SubQuestion(question=_line(part.question), sources=self._known(part.sources))
             for part in reply.questions[: max(1, most)]
         )
+
+    async def follow_up(
+        self, question: str, earlier: Sequence[str], *, told: str = "", clarify: bool = False
+    ) -> FollowUp:
+        """The question of a chat made self-contained; `told` is what was said before, as JSON.
+
+        A reply that is malformed, or that brings in names or leaves some out, is not used: then the question stays as
+        it was asked. Only with `clarify` something is asked back.
+        """
+        if not earlier and not clarify:
+            return FollowUp(question=question)
+        if not earlier:  # nothing can be missing from a question that means something by itself
+            found = await self._rules.follow_up(question, earlier, clarify=True)
+            if found.clarification is None:
+                return found
+        reply, problem = await self._ask(
+            prompts.judge_follow_up(clarify=clarify),
+            prompts.judge_follow_up_prompt(question, told),
+            AskBackReply if clarify else FollowUpReply,
+        )
+        if reply is None:
+            return FollowUp(question=question, open=True, why=problem)
+        back = _line(reply.ask_back) if isinstance(reply, AskBackReply) else ""
+        if back:
+            return FollowUp(question=question, open=True, clarification=back, why="it cannot be searched as it is")
+        said = " ".join(reply.question.split())
+        wrong = invented(said, question, known=self._rules.known, told=" ".join((*earlier, told)))
+        if wrong:
+            return FollowUp(question=question, open=True, why=f"the judge's wording was not used: {wrong}")
+        if said.casefold() == " ".join(question.split()).casefold():
+            return FollowUp(question=question, enough=reply.earlier_is_enough)
+        return FollowUp(question=said, why="made self-contained", enough=reply.earlier_is_enough)
 
     async def support(self, claim: str, quotes: Sequence[str]) -> Support:
         reply, problem = await self._ask(
