@@ -377,7 +377,8 @@ def check_given(row: dict[str, Any], model: ScriptedModel) -> None:
 def check_refusals(row: dict[str, Any], model: ScriptedModel) -> None:
     """Only tools that read are offered, and a call to any other is answered, not run; the model may go on."""
     offered = {tool.name for tool in model.requests[0].parameters.function_tools}
-    assert offered == {*(f"search_{s}" for s in KEPT), "read_document", "find_in_document", "list_documents"}
+    common = {"read_document", "find_in_document", "follow_leads", "list_documents"}
+    assert offered == {*(f"search_{s}" for s in KEPT), *common}
     forbidden = [n for n, (tool, _) in enumerate(row["obey"]["calls"]) if tool not in offered]
     assert len(model.requests) > min(len(forbidden), 10)
 
