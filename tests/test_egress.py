@@ -367,3 +367,43 @@ def test_no_cookies_and_no_proxy_of_the_environment_are_used(monkeypatch: pytest
             fetched = asyncio.run(egress.get(f"http://service.test:{port}/"))
             assert (fetched.data, fetched.content_type) == (b"<h1>Hello</h1>", "text/html")
     assert [(s["host"], s.get("cookie")) for s in seen] == [(f"service.test:{port}", None)] * 2
+
+
+def answered(url: str, *, network: Network, etag: str | None = None, modified: str | None = None) -> Any:
+    policy = Policy(domains=("*",), http=True, answers=True, agent="tester", max_bytes=1000)
+    egress = Egress(policy, resolve=names([PUBLIC]), transport=network)
+    return asyncio.run(egress.get(url, etag=etag, modified=modified))
+
+
+def test_a_page_is_asked_for_only_if_it_has_changed() -> None:
+    network = Network(lambda request: httpx2.Response(304, headers={"etag": '"2"', "x-other": "1"}))
+    found = answered("https://example.org/", network=network, etag='"1"', modified="Mon, 02 Nov 2026 10:00:00 GMT")
+    assert (found.status, found.data, found.headers) == (304, b"", {"etag": '"2"'})
+    sent = network.requests[0].headers
+    assert sent["if-none-match"] == '"1"' and sent["if-modified-since"].startswith("Mon")
+    assert sent["user-agent"] == "tester"
+
+
+def test_what_an_earlier_answer_said_cannot_add_headers() -> None:
+    network = Network()
+    answered("https://example.org/", network=network, etag='"1"\r\nX-Evil: 1', modified="x" * 3000)
+    assert not {"if-none-match", "if-modified-since", "x-evil"} & network.requests[0].headers.keys()
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "unread"),
+    [
+        (httpx2.Response(404), 404, None),
+        (httpx2.Response(301, headers={"location": "https://10.0.0.1/"}), 301, None),
+        (httpx2.Response(503, headers={"retry-after": "60"}), 503, None),
+        (page("x" * 2000), 200, "larger"),
+        (page("x", kind="image/png"), 200, "image/png"),
+        (page("x", **{"content-encoding": "identity, br"}), 200, "compressed"),
+    ],
+)
+def test_every_answer_comes_back_where_that_is_asked_for(
+    reply: httpx2.Response, status: int, unread: str | None
+) -> None:
+    found = answered("https://example.org/", network=Network(lambda request: reply))
+    assert (found.status, found.data) == (status, b"")
+    assert found.unread is None if unread is None else unread in found.unread

@@ -12,8 +12,8 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -35,6 +35,8 @@ PAGES = (
     "application/pdf",
 )
 JSON = ("application/json", "text/json", "application/vnd.api+json")
+KEPT = ("etag", "last-modified", "location", "retry-after", "x-robots-tag")
+"""Headers of an answer that are given back."""
 AGENT = "citehound (fetches single pages that a person asked about)"
 
 _DENIED = tuple(
@@ -87,8 +89,13 @@ _NEVER = tuple(
 _LOCAL_NAMES = (
     *("localhost", "local", "internal", "intranet", "lan", "home", "corp", "localdomain", "home.arpa", "onion"),
 )
+_HEADER = re.compile(r"[\x20-\x7e]{1,2000}")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"^`{|}\u2028\u2029]")
+
+
+class NotRead(SourceFailed):
+    """A page that is there, but not of a kind, a size or an encoding that is taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +129,9 @@ class Policy:
     max_bytes: int = 5_000_000
     seconds: float = 10.0
     redirects: int = 3
+    agent: str = AGENT
+    answers: bool = False
+    """Whether any answer comes back, with its status and headers; without data where it is no page that is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +141,11 @@ class Fetched:
     content_type: str
     charset: str | None
     data: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Lower-case names, of those in `KEPT`."""
+    unread: str | None = None
+    """With `Policy.answers`: why a page with status 200 was not taken."""
 
 
 def place_of(url: str) -> Place:
@@ -304,21 +319,27 @@ class Egress:
         check_place(place, self.policy)
         return place
 
-    async def get(self, url: str) -> Fetched:
-        """The page at `url`, after at most `redirects`. Raises EgressRefused, or SourceFailed when it cannot be had."""
+    async def get(self, url: str, *, etag: str | None = None, modified: str | None = None) -> Fetched:
+        """The page at `url`, after at most `redirects`. Raises EgressRefused, or SourceFailed when it cannot be had.
+
+        `etag` and `modified` are what an earlier answer said of itself: the page is asked for only if it has changed,
+        which needs `Policy.answers`, since what comes back else is status 304.
+        """
         try:
             async with asyncio.timeout(self.policy.seconds):
-                return await self._follow(url)
+                return await self._follow(url, etag=etag, modified=modified)
         except TimeoutError:
             raise SourceFailed(f"{_short(url)} took longer than {self.policy.seconds:g} s") from None
 
-    async def _follow(self, url: str) -> Fetched:
+    async def _follow(self, url: str, *, etag: str | None, modified: str | None) -> Fetched:
+        conditions = {"If-None-Match": etag, "If-Modified-Since": modified}
+        asked = {name: value for name, value in conditions.items() if value and _HEADER.fullmatch(value)}
         first = place = place_of(url)
         for _ in range(self.policy.redirects + 1):
             private = check_place(place, self.policy)
             if private and (place.host, place.port) != (first.host, first.port):
                 raise EgressRefused(f"{_short(url)} redirects to a private host and is not followed")
-            found = await self._once(place, await addresses(place, private=private, resolve=self._resolve))
+            found = await self._once(place, await addresses(place, private=private, resolve=self._resolve), asked)
             if isinstance(found, Fetched):
                 return found
             was, place = place, place_of(urljoin(place.url, found))
@@ -326,21 +347,21 @@ class Egress:
                 raise EgressRefused(f"{_short(url)} redirects from https to http and is not followed")
         raise SourceFailed(f"{_short(url)} redirects more than {self.policy.redirects} times")
 
-    async def _once(self, place: Place, found: Sequence[str]) -> Fetched | str:
+    async def _once(self, place: Place, found: Sequence[str], asked: Mapping[str, str]) -> Fetched | str:
         """The page, or where it redirects to. Tries the checked addresses in turn until one can be connected to."""
         import httpx2
 
         problem: Exception | None = None
         for address in found[:4]:
             try:
-                return await self._from(place, address)
+                return await self._from(place, address, asked)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 problem = error
             except httpx2.HTTPError as error:
                 raise SourceFailed(f"{_short(place.url)} cannot be fetched ({_said(error)})") from None
         raise SourceFailed(f"{_short(place.url)} cannot be reached ({_said(problem)})")
 
-    async def _from(self, place: Place, address: str) -> Fetched | str:
+    async def _from(self, place: Place, address: str, asked: Mapping[str, str]) -> Fetched | str:
         import httpx2
 
         transport = self._transport() if self._transport is not None else httpx2.AsyncHTTPTransport(trust_env=False)
@@ -354,14 +375,27 @@ class Egress:
                 f"{place.scheme}://{bracketed(address)}:{place.port}{place.target}",
                 headers={
                     "Host": named,
-                    "User-Agent": AGENT,
+                    "User-Agent": self.policy.agent,
                     "Accept": ", ".join(self.policy.content_types),
                     "Accept-Encoding": "identity",
+                    **asked,
                 },
                 extensions={"sni_hostname": place.host},
             ) as reply,
         ):
-            return await self._taken(place, reply)
+            if not self.policy.answers:
+                return await self._taken(place, reply)
+            headers = {name: reply.headers[name][:2000] for name in KEPT if name in reply.headers}
+            if reply.status_code == 200:
+                try:
+                    taken = await self._taken(place, reply)
+                except NotRead as error:
+                    taken = Fetched(url=place.url, content_type="", charset=None, data=b"", unread=str(error))
+                assert isinstance(taken, Fetched)
+                return replace(taken, headers=headers)
+            return Fetched(
+                url=place.url, content_type="", charset=None, data=b"", status=reply.status_code, headers=headers
+            )
 
     async def _taken(self, place: Place, reply: httpx2.Response) -> Fetched | str:
         url = _short(place.url)
@@ -374,17 +408,17 @@ class Egress:
             raise SourceFailed(f"{url} answers {reply.status_code}")
         kind, charset = _content_type(reply.headers.get("content-type", ""))
         if kind not in self.policy.content_types:
-            raise SourceFailed(f"{url} is {kind or 'of no stated type'}, which is not read")
+            raise NotRead(f"{url} is {kind or 'of no stated type'}, which is not read")
         if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            raise SourceFailed(f"{url} was sent compressed though that was not asked for")
+            raise NotRead(f"{url} was sent compressed though that was not asked for")
         size = reply.headers.get("content-length", "")
         if size.isdigit() and int(size) > self.policy.max_bytes:
-            raise SourceFailed(f"{url} is larger than {self.policy.max_bytes // 1_000_000} MB")
+            raise NotRead(f"{url} is larger than {self.policy.max_bytes // 1_000_000} MB")
         data = bytearray()
         async for part in reply.aiter_bytes(65536):
             data += part
             if len(data) > self.policy.max_bytes:
-                raise SourceFailed(f"{url} is larger than {self.policy.max_bytes // 1_000_000} MB")
+                raise NotRead(f"{url} is larger than {self.policy.max_bytes // 1_000_000} MB")
         return Fetched(url=place.url, content_type=kind, charset=charset, data=bytes(data))
 
 
