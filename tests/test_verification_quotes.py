@@ -246,3 +246,30 @@ def test_a_negation_or_condition_outside_the_quote_is_noticed(language: str, tex
     assert place is not None
     assert word in clipped_words(d, place, sentence_at(d, place), language=language)
     assert word in clipped_words(d, place, sentence_at(d, place))
+
+
+CLIPPED = "The data is kept or otherwise {}."
+
+
+@pytest.mark.parametrize(
+    ("tail", "warns"),
+    [
+        ("provided to the supplier", False),
+        ("used, provided that the customer agrees", True),
+        ("used, provided the customer agrees", True),
+        ("used, provided notice is given", True),
+        ("used by customers If the primary site fails, the second one takes over", False),
+        ("used by customers if the primary site fails, until it is back", True),
+        ("used by customers If the primary site fails", True),
+        ("used; the supplier does not sell it", False),
+        ("used; the supplier sells it; except for what the customer keeps", True),
+        ("used; and provided that the customer agrees", True),
+        ("used; but not sold", True),
+        ("used where it is not sold; the supplier keeps it", True),
+    ],
+)
+def test_only_what_restricts_the_quoted_sentence_is_clipped(tail: str, warns: bool) -> None:
+    d = document(CLIPPED.format(tail))
+    place = find_quote(d, fold(d.text), "The data is kept", was_read=lambda span: True)
+    assert place is not None
+    assert bool(clipped_words(d, place, sentence_at(d, place))) is warns

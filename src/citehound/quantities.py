@@ -485,6 +485,8 @@ _NAME = re.compile(
 _NUMBER = re.compile(
     r"(?<![^\W\u3040-\u9fff\uac00-\ud7af])(?<!\.)(?<!\d,)(?P<sign>(?<![^\s(])[-−–])?(?P<n>\d{1,3}(?:[\u00a0\u202f\u2009' ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*)"
 )
+_GLUED = re.compile(rf"(?!(?:[xX]|s)\b){_LETTER}+\d*(?!\w)")
+"""What makes a name of the digits before it, as in '4players'; '10x' and '1990s' count."""
 _ORDINAL_AFTER = re.compile(r"(?:\.?[ºª]|st|nd|rd|th|er|e|ème)(?!\w)")
 _ORDINALS = {
     "en": "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth",
@@ -840,6 +842,10 @@ def _measured(text: str, raw: _Raw, languages: Sequence[str]) -> Quantity | None
         ordinal = _ORDINAL_AFTER.match(text, end)
         if ordinal is not None:
             unit, end = "ordinal", ordinal.end()
+    glued = _GLUED.match(text, end) if unit is None and not raw.word and end == raw.end else None
+    if glued is not None:  # a name that begins with digits
+        name = text[raw.start : glued.end()]
+        return Quantity(text=name, unit="name", names=(name.casefold(),), start=raw.start, end=glued.end())
     return Quantity(
         text=text[start:end],
         unit=unit or "count",

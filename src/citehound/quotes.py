@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -372,6 +372,20 @@ def lead_in(document: Document, sentence: Span) -> str:
     return ""
 
 
+_LINK = re.compile(r"^\s*(?:(?:and|or|and/or|but|e|ou|mas|und|oder|y|o|et|en|of|maar|pero|mais|ma)\s+)?", re.IGNORECASE)
+_NEXT = re.compile(r"(?<=[a-z)]) (?=(?:If|When|Where) (?:[a-z]+ )[^.]*, )")
+
+
+def _without_next(tail: str, languages: Sequence[str]) -> str:
+    """What follows a quote in its sentence, without what stands for itself: the next sentence where the full stop
+    between them is lost, and items after a semicolon that do not begin with a condition."""
+    found = _NEXT.search(tail)
+    tail = tail if found is None else tail[: found.start()]
+    first, *items = tail.split(";")
+    kept = [i for i in items if any(CONDITIONS[code].match(_LINK.sub("", i)) for code in languages)]
+    return ";".join([first, *kept])
+
+
 def clipped_words(document: Document, place: Place, sentence: Span, *, language: str | None = None) -> tuple[str, ...]:
     """Negations and conditions of the sentence (and of the lead-in of its list) that the quote leaves out."""
     text = document.text
@@ -380,10 +394,10 @@ def clipped_words(document: Document, place: Place, sentence: Span, *, language:
     for span in place.spans:
         outside.append(text[at : span.start])
         at = span.end
-    outside.append(text[at : sentence.end])
-    rest = fold(" \u2016 ".join(outside)).text
     known = language if language in CONDITIONS else None
     languages = (known,) if known else guess_languages(text[sentence.start : sentence.end]) or ("en",)
+    outside.append(_without_next(text[at : sentence.end], languages))
+    rest = fold(" \u2016 ".join(outside)).text
     found: dict[str, None] = {}
     for code in languages:
         for match in CONDITIONS[code].finditer(rest):

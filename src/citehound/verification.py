@@ -75,6 +75,10 @@ class _Cited:
     citation: Citation
     document: Document | None = None
     sections: tuple[Section, ...] = ()
+    numbers: frozenset[str] = frozenset()
+    """Section numbers that an absence may name its document by, as it has no quote that stands in one of them."""
+    names: frozenset[str] = frozenset()
+    """Names with digits that are its own (a party of its metadata), or the question's and in its text."""
     stated: tuple[Quantity, ...] = ()
     warnings: tuple[str, ...] = ()
     todo: str = ""
@@ -87,6 +91,8 @@ class _Judged:
     cited: tuple[_Cited, ...] = ()
     problems: tuple[str, ...] = ()
     """One per failure, for the model."""
+    follows: bool = False
+    """Nothing is wrong with it but that a premise failed."""
 
 
 @dataclass(kw_only=True)
@@ -95,6 +101,9 @@ class _Library:
 
     evidence: Evidence
     documents: Documents
+    question: str = ""
+    drafted: frozenset[str] = frozenset()
+    """Documents that the draft cites."""
     only: Sequence[Citation] | None = None
     """Set where a draft may cite nothing but what others have cited and code has verified."""
     _folded: dict[str, Folded] = field(default_factory=dict[str, Folded])
@@ -140,22 +149,57 @@ def check(
 ) -> Checked:
     """Every claim and gap of the draft with its verdict; nothing is dropped, repaired or passed in silence.
 
-    `question` only tells the language where a claim is too short to; its numbers never count as evidence.
+    `question` tells the language where a claim is too short to, and names of things ('4players') that a cited document
+    has too; its quantities never count as evidence.
     `only` are citations verified before (of a lead's sub-agents): one that is not a part of these fails.
     """
-    library = _Library(evidence=evidence, documents=documents, only=only)
+    library = _Library(evidence=evidence, documents=documents, question=question, only=only)
+    library.drafted = _drafted(draft, library)
     fallback = (guess_languages(question) or (None,))[0]
     judged: dict[int, _Judged] = {}
     for number in range(1, len(draft.claims) + 1):
         _judge(number, draft.claims, judged, (), library, fallback)
     gaps = tuple(check_gap(gap, evidence) for gap in draft.missing)
-    feedback = [f"claim {n}: {problem}" for n in sorted(judged) for problem in judged[n].problems]
+    feedback = [f"claim {n}: {p}" for n in sorted(judged) if not judged[n].follows for p in judged[n].problems]
     feedback += [
-        f"missing {n}: {gap.what!r} was not searched; search for it, or leave it out if the question does not need it"
+        f"missing {n}: {_to_search(gap.what, evidence)}, or leave it out if the question does not need it"
         for n, gap in enumerate(gaps, start=1)
         if gap.status == "unchecked"
     ]
+    if resting := [n for n in sorted(judged) if judged[n].follows]:
+        feedback.append(
+            f"{_claims(resting)} only because of claims named above, and pass with them if they still follow"
+        )
+    good = [n for n in sorted(judged) if not judged[n].problems]
+    if feedback and good:
+        feedback.append(f"nothing is wrong with claim{'s' if len(good) > 1 else ''} {_numbers(good)}: keep as they are")
     return Checked(claims=tuple(judged[n].claim for n in sorted(judged)), missing=gaps, feedback=tuple(feedback))
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """'1-3, 5 and 7'."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    shown = [s for run in runs for s in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+
+
+def _claims(numbers: Sequence[int]) -> str:
+    return f"claims {_numbers(numbers)} fail" if len(numbers) > 1 else f"claim {numbers[0]} fails"
+
+
+def _drafted(draft: Draft, library: _Library) -> frozenset[str]:
+    """The documents that the quotes of a draft name and the run has read."""
+    found: set[str] = set()
+    for name in {c.document for claim in draft.claims for c in claim.citations}:
+        document, _ = check_document(name, library)
+        if document is not None and library.touched(document.id):
+            found.add(document.id)
+    return frozenset(found)
 
 
 def _judge(
@@ -186,6 +230,7 @@ def _judge(
     if number in judged:  # judged meanwhile, as part of a circle
         return judged[number]
     if not any(c.isalnum() for c in claim.text):
+        result = replace(result, follows=False)
         status = "uncited" if result.claim.status == "uncited" else "unverified"
         warnings = (*result.claim.warnings, "the claim says nothing")
         problems = (*result.problems, "has no text; say what its quotes show, or drop it")
@@ -237,15 +282,22 @@ def check_quoted(draft: DraftClaim, cited: tuple[_Cited, ...], *, fallback: str 
     stated = [q for c in good for q in c.stated]
     wrong, notes = check_quantities(draft.text, stated, good, fallback=fallback)
     notes += check_nouns(draft.text, good, fallback=fallback)
+    hint = _hint(good)
     notes += [f"citation {n}: {c.citation.reason}" for n, c in enumerate(cited, start=1) if c not in good]
     problems += [
-        f"{q.text!r} does not stand in its quotes; quote the words that say it, correct it, or name the operands of a"
-        " derived value as in '48 hours longer (72 - 24)'"
-        for q in wrong
+        f"{q.text!r} does not stand in its quotes; quote the words that say it, or correct it{hint}" for q in wrong
     ]
     notes += [f"quantity not in the quotes: {q.text!r}" for q in wrong]
     claim = _claim(draft, cited, status="unverified" if wrong else "verified", warnings=notes)
     return _Judged(claim=claim, cited=cited, problems=tuple(problems))
+
+
+def _hint(cited: Sequence[_Cited]) -> str:
+    """How a value is derived, where a claim has two stated ones that it could be derived from."""
+    stated = [q for c in cited for q in c.stated if q.values]
+    if not any(same_family(a.unit, b.unit) and a.values[0] != b.values[0] for a in stated for b in stated):
+        return ""
+    return "; a value derived from two others names them, as in '48 hours longer (72 - 24)'"
 
 
 def check_conclusion(
@@ -290,7 +342,8 @@ def check_conclusion(
     warnings += [*notes, *(f"quantity not in the premises: {q.text!r}" for q in wrong)]
     failed = bool(bad or circular or unverified or wrong) or any(c.citation.status == "unverified" for c in cited)
     claim = _claim(draft, cited, status="unverified" if failed else "verified", warnings=warnings)
-    return _Judged(claim=claim, cited=tuple(every.values()), problems=tuple(dict.fromkeys(problems)))
+    follows = bool(unverified) and len(problems) == 1
+    return _Judged(claim=claim, cited=tuple(every.values()), problems=tuple(dict.fromkeys(problems)), follows=follows)
 
 
 def check_absence(
@@ -333,11 +386,36 @@ def check_absence(
             warnings.append("terms in another language than the claim")
     stated = [q for c in out for q in c.stated] + [q for t in terms for q in quantities(t, language=language)]
     wrong, notes = check_quantities(draft.text, stated, out, fallback=fallback)
-    problems += [f"{q.text!r} is in none of its terms or quotes; add it to the terms or leave it out" for q in wrong]
+    wrong = [q for q in wrong if not _counts_documents(draft.text, q, out, language=language)]
+    problems += [
+        f"{q.text!r} is in none of its terms or quotes; look for it as a term, quote it, or leave it out" for q in wrong
+    ]
     warnings += [*notes, *(f"quantity not in the terms: {q.text!r}" for q in wrong)]
     status = "unverified" if problems else "verified"
     claim = _claim(draft, out, status=status, warnings=warnings)
     return _Judged(claim=claim, cited=tuple(out), problems=tuple(problems))
+
+
+_KINDS = "document text file source documento texto dokument fichier fonte bron bestand"
+
+
+def _counts_documents(text: str, quantity: Quantity, cited: Sequence[_Cited], *, language: str | None) -> bool:
+    """True when an absence counts the documents it cites: 'its three annexes' beside three annexes."""
+    noun = re.match(r"(?: [^\W\d_]+){1,2}", text[quantity.end :])
+    documents = {c.document.id: c.document for c in cited if c.document is not None}
+    if quantity.unit != "count" or noun is None:
+        return False
+    for word in noun.group().split():
+        stem = set(stems(word, language=language))
+        named = [
+            d
+            for d in documents.values()
+            if stem & set(stems(f"{d.title} {d.id.rsplit('/', 1)[-1]}", language=language))
+        ]
+        generic = stem & {s for w in _KINDS.split() for s in stems(w, language=language)}
+        if len(documents if generic else named) in quantity.values:
+            return True
+    return False
 
 
 def _present(terms: Sequence[str], document: Document, library: _Library) -> tuple[str | None, str]:
@@ -415,13 +493,21 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
     citation = replace(citation, document=document.id)
     labels, outdated, todo = check_currency(document.id, library)
     citation = replace(citation, labels=labels)
-    warnings = tuple(f"{document.id}: {label}" for label in labels)
+    cited = {f"amended by {name}" for name in library.drafted}
+    warnings = tuple(f"{document.id}: {label}" for label in labels if label not in cited)
+    names = _own_names(document, library)
     if absence and not draft.quote.strip():
         if not _reused(citation, library):
             return _Cited(citation=replace(citation, reason=_NOT_REUSED), document=document, todo=_REUSE)
         if outdated is not None:
             return _Cited(citation=replace(citation, reason=outdated), document=document, todo=todo, warnings=warnings)
-        return _Cited(citation=replace(citation, status="verified"), document=document, warnings=warnings)
+        return _Cited(
+            citation=replace(citation, status="verified"),
+            document=document,
+            numbers=frozenset(s.number for s in document.sections if s.number),
+            names=names,
+            warnings=warnings,
+        )
     place, why, what = check_quote(draft.quote, document, library)
     if place is None:
         return _Cited(citation=replace(citation, reason=why), document=document, todo=what, warnings=warnings)
@@ -448,9 +534,23 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
         citation=replace(citation, status="verified"),
         document=document,
         sections=document.section_path(section.id) if section is not None else (),
+        names=names,
         stated=stated_quantities(document, place, sentence),
         warnings=warnings,
     )
+
+
+def _own_names(document: Document, library: _Library) -> frozenset[str]:
+    """Names with digits that need no quote: those of the document's metadata, title or id, and of the question where
+    the document has them too. '4players' is one; 'AES-256' is not, which may be what a claim has to show.
+    """
+    own = " · ".join([document.title, document.id, *document.metadata.values()])
+    found = {m.group().casefold() for m in _NAMED.finditer(own)}
+    for match in _NAMED.finditer(library.question):
+        if re.search(rf"(?<!\w){re.escape(match.group())}(?!\w)", document.text, re.IGNORECASE):
+            found.add(match.group().casefold())
+    asked = {q.text.casefold() for q in quantities(library.question, language="en") if q.unit == "name"}
+    return frozenset(found | {v.casefold() for v in document.metadata.values() if v.casefold() in asked})
 
 
 _NOT_REUSED = "not among the citations that the sub-agents verified"
@@ -489,6 +589,8 @@ def check_quote(quote: str, document: Document, library: _Library) -> tuple[Plac
     if place is None:
         if not library.touched(document.id):
             return None, "not read in this run", "read the document before citing it"
+        if len(parts) > 1:
+            return None, *_why_not_joined(parts, [find(part) for part in parts], document)
         return None, "the quote does not stand in the document", "copy the words exactly as you read them"
     if not library.touched(document.id):
         return place, "not read in this run", "read the document before citing it"
@@ -496,6 +598,20 @@ def check_quote(quote: str, document: Document, library: _Library) -> tuple[Plac
         return place, "the place of the quote was not read in this run", "read the section in which it stands"
     short = check_length(parts, document, place)
     return place, short, "quote at least four words, or a whole line, cell or heading" if short else ""
+
+
+def _why_not_joined(parts: Sequence[str], places: Sequence[Place | None], document: Document) -> tuple[str, str]:
+    """Why a quote of several parts stands nowhere although some of them do, and what to do."""
+    for part, place in zip(parts, places, strict=True):
+        if place is None:
+            shown = part if len(part) <= 60 else f"{part[:59]}…"
+            return f"its part {shown!r} does not stand in the document", "copy the words exactly as you read them"
+    sections = [document.section_at(place.start) for place in places if place is not None]
+    names = tuple(dict.fromkeys(s.number or s.id if s is not None else "the start" for s in sections))
+    if len(names) > 1:
+        where = f"its parts stand in different sections ({', '.join(names)})"
+        return where, "… joins parts of one section: give a citation for each section"
+    return "its parts do not follow one another in this order", "give a citation for each part"
 
 
 def check_length(parts: Sequence[str], document: Document, place: Place) -> str:
@@ -521,13 +637,13 @@ def check_currency(document: str, library: _Library) -> tuple[tuple[str, ...], s
     info = library.documents.info(document)
     labels = list(info.labels)
     if info.amended_by and not any("amended" in label for label in labels):
-        labels.append(f"amended by {', '.join(info.amended_by)}")
+        labels += [f"amended by {name}" for name in info.amended_by]
     if info.current:
         return tuple(labels), None, ""
     successors = _current_successors(document, library)
     if info.superseded_by and not any("superseded" in label for label in labels):
         labels.append(f"superseded by {', '.join(info.superseded_by)}")
-    if not labels or (len(labels) == 1 and labels[0].startswith("amended")):
+    if all(label.startswith("amended") for label in labels):
         labels.append("not current")
     unread = [s for s in successors if not library.touched(s)]
     if not unread:
@@ -649,6 +765,8 @@ def check_quantities(
 def check_nouns(text: str, cited: Sequence[_Cited], *, fallback: str | None = None) -> list[str]:
     """Warnings about counts of what no quote names, as '340 suppliers' on '340 servers'; they may be synonyms."""
     language = _language(text, fallback)
+    references = (m for pattern in (_REFERENCE, _DOTTED, _VERSION, _PAGE) for m in pattern.finditer(text))
+    named = [*exempt_spans(text, cited), *(Span(start=m.start(), end=m.end()) for m in references)]
     known: set[str] = set()
     for item in cited:
         if item.document is None or _document_language(item.document) != language:
@@ -658,7 +776,7 @@ def check_nouns(text: str, cited: Sequence[_Cited], *, fallback: str | None = No
     notes: list[str] = []
     for q in quantities(text, language=language):
         following = re.match(r"(?: [^\W\d_]+){1,3}", text[q.end :])
-        if q.unit != "count" or following is None:
+        if q.unit != "count" or following is None or any(s.start <= q.start and q.end <= s.end for s in named):
             continue
         nouns: list[str] = []
         for word in following.group().split():
@@ -714,9 +832,10 @@ def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
             while at != -1:
                 spans.append(Span(start=at, end=at + len(label)))
                 at = lowered.find(label.casefold(), at + 1)
+        spans += _named_spans(text, item)
         numbers = {n for s in item.sections for n in (s.number, s.id.rsplit("/", 1)[-1]) if n}
         for match in _REFERENCE.finditer(text):
-            if match["n"] in numbers:
+            if match["n"] in numbers | item.numbers:
                 spans.append(Span(start=match.start(), end=match.end()))
         for match in _DOTTED.finditer(text):
             if match["n"] in numbers:
@@ -731,6 +850,52 @@ def exempt_spans(text: str, cited: Sequence[_Cited]) -> list[Span]:
             if match["n"] in (headings if match.re is _DOTTED else headings | versions):
                 spans.append(Span(start=match.start(), end=match.end()))
     return spans
+
+
+_DESIGNATION = re.compile(
+    r"(?<!\w)(?P<word>[^\W\d_]{3,}) ?(?P<n>\d{1,3})(?![\w%]|[.,:]\d|\s?%)(?P<after>\s*[^\W\d_]+)?", re.IGNORECASE
+)
+_DESIGNATORS = (
+    "amendment annex appendix addendum schedule exhibit attachment supplement volume part chapter section order phase "
+    "aditamento anexo adenda apêndice parte volume nachtrag anhang anlage beilage band teil ergänzung anexo enmienda "
+    "apéndice adenda avenant annexe allegato emendamento bijlage addendum aanhangsel"
+)
+_NAMED = re.compile(r"(?<![\w.,-])\d+[^\W\d_]{4,}\w*(?!\w)")
+"""A name that begins with digits."""
+
+
+def _named_spans(text: str, item: _Cited) -> list[Span]:
+    """Where a claim calls a cited document what its title, heading or id calls it ('Amendment 1'), or has a name that
+    is the document's own ('4players', 'Studio 54')."""
+    document = item.document
+    assert document is not None
+    spans = [
+        Span(start=m.start(), end=m.end())
+        for name in item.names
+        for m in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
+    ]
+    spans += [
+        Span(start=m.start(), end=m.end())
+        for value in document.metadata.values()
+        if _PARTY.fullmatch(value) and not any(q.unit != "count" for q in quantities(value, language="en"))
+        for m in re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE)
+    ]
+    pairs: set[tuple[str, str]] = set()
+    called = [document.title, *(s.title for s in item.sections)]
+    for said in (*called, re.sub(r"[-_]", " ", document.id.rsplit("/", 1)[-1])):
+        for match in _DESIGNATION.finditer(said):
+            word, after = match["word"], (match["after"] or "").strip()
+            ends = said in called and word[0].isupper() and (not after or is_common(after))
+            if word.casefold() in _DESIGNATORS.split() or (ends and not is_common(word)):
+                pairs.add((word.casefold(), match["n"]))
+    for match in _DESIGNATION.finditer(text):
+        if (match["word"].casefold(), match["n"]) in pairs:
+            spans.append(Span(start=match.start(), end=match.end("n")))
+    return spans
+
+
+_PARTY = re.compile(r"(?=.*\d)(?=(?:.* )?[A-Z][a-z]+)[^\W\d_]{3,}[\w .&'-]{0,60}")
+"""A name of words and a number, as 'Studio 54' or 'Level 3 Communications'."""
 
 
 def _is_metadata(quantity: Quantity, cited: Sequence[_Cited]) -> bool:
@@ -835,6 +1000,23 @@ def check_gap(draft: DraftGap, evidence: Evidence) -> Gap:
     )
 
 
+def _to_search(what: str, evidence: Evidence) -> str:
+    """What a search for a gap has to look like to count."""
+    core = _core(what, evidence)
+    language = (guess_languages(what) or ("en",))[0]
+    words = [w for w in dict.fromkeys(re.findall(r"[^\W_]+", what)) if set(stems(w, language=language)) & core]
+    if not words:
+        return f"{what!r} was not searched: search for it with words of its own"
+    few = _needed(core)
+    some = "one" if few == 1 else str(few)
+    return f"{what!r} was not searched: make one search with {some} or more of its words ({', '.join(words[:8])})"
+
+
+def _needed(core: frozenset[str]) -> int:
+    """How many of the words of a gap a query has to have."""
+    return min(3, max(min(len(core), 2), -(-len(core) // 2)))
+
+
 def _core(what: str, evidence: Evidence) -> frozenset[str]:
     content = content_stems(what)
     places = " ".join({s.source for s in evidence.searches} | {v for s in evidence.searches for _, v in s.filters})
@@ -848,8 +1030,7 @@ def _fits(core: frozenset[str], query: str, draft: DraftGap) -> bool:
         return False
     language = (guess_languages(draft.what) or ("en",))[0]
     shared = len(core & set(stems(query, language=language)))
-    needed = min(3, max(min(len(core), 2), -(-len(core) // 2)))
-    if shared >= needed:
+    if shared >= _needed(core):
         return True
     other = guess_languages(query)
     named = (

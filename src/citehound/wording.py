@@ -31,7 +31,8 @@ _COMMON = {
 _COMMON_SETS = {code: frozenset(words.split()) for code, words in _COMMON.items()}
 
 _NEGATIONS = {
-    "en": "not|no|never|none|nor|neither|cannot|\\w+n't|without|except|excepting|excluding|unless|only|if|provided|"
+    "en": "not|no|never|none|nor|neither|cannot|\\w+n't|without|except|excepting|excluding|unless|only|if|"
+    "provided(?= (?:that|however|always|the|a|an|no|each|all|any|such|you|we|he|she|it|they|there)\\b|,)|(?<=, )provided(?! (?:to|by|for|in|with|under|at|on|from|as)\\b)|"
     "subject to|other than|save|to the extent|notwithstanding|until|but|however|solely",
     "pt": "não|nunca|jamais|nem|nenhuma?|sem|exceto|salvo|exceção|a menos que|só|somente|apenas|se|desde que|caso|"
     "excluindo|mas|contudo|até que|sob reserva|à exceção",
