@@ -8,7 +8,7 @@ NEWEST_VENV ?= .venv-newest
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-modes test-newest lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-modes test-newest docs lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -47,11 +47,17 @@ bench-overhead: $(BENCH_VENV)/.installed  ## what the loop adds to a step, besid
 test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again and again
 	$(BIN)/python -m pytest -m slow tests/crash
 
+test-formats: $(VENV)/.developed  ## the long form: every file of the corpora, and the big nasty ones
+	$(BIN)/python -m pytest -m slow tests/test_parsing.py tests/test_parsing_pdf.py tests/test_formats_nasty.py
+
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls
 	$(BIN)/python -m pytest -m slow tests/test_routing.py
 
 test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the supported range: the newest pydantic-ai, without citehound[eval]
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
+
+docs: $(VENV)/.developed  ## make the examples in docs/ anew
+	PYTHONPATH=benchmarks $(BIN)/python scripts/docs.py
 
 lock: $(VENV)/.developed  ## resolve the development dependencies anew
 	for set in dev newest; do \

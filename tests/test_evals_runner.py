@@ -25,7 +25,7 @@ from citehound.errors import ConfigError, UsageError
 from citehound.evals.cases import Case, load_cases
 from citehound.evals.page import page
 from citehound.evals.report import changes, comparison_lines, failures, parse_gates, table
-from citehound.evals.runner import Evaluation, evaluate_sync, recorded
+from citehound.evals.runner import Evaluation, evaluate_sync, merged, recorded
 from citehound.events import Event
 from citehound.index import OWNER
 from citehound.models import OpenedModel, open_model
@@ -264,15 +264,25 @@ def test_gates_hold_for_every_mode_or_for_the_named_one(home: Config) -> None:
 def test_the_page_needs_no_network_and_shows_hostile_text_as_text(home: Config) -> None:
     hostile = replace(CASES[0], question="</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e?")
     done = evaluated(home, cases=(hostile,), modes=("agent",), models=("m",), opened={"m": scripted(reading)})
-    html = page(done, RunStore(home.state / "runs.sqlite"), title="Test")
+    html = page(done, RunStore(home.state / "runs.sqlite").get, title="Test")
     assert "</script><script>alert" not in html
     assert "<img src=x" not in html
     assert "\u202e" not in html
     assert "http://" not in html.replace("http://www.w3.org", "") and 'src="' not in html
     assert html.count("</script>") == 3
     assert "default-src 'none'" in html
-    again = page(done, RunStore(home.state / "runs.sqlite"), title="Test")
+    again = page(done, RunStore(home.state / "runs.sqlite").get, title="Test")
     assert again == html
+
+
+def test_evaluations_of_several_corpora_are_one(home: Config) -> None:
+    one = evaluated(home, cases=CASES[:1], models=("m",), opened={"m": scripted(reading)})
+    two = evaluated(home, cases=CASES[1:], models=("m",), opened={"m": scripted(reading)})
+    both = merged([one, two]).to_dict()
+    assert [c["id"] for c in both["modes"]["agent"]["cases"]] == ["one", "two"]
+    assert both["modes"]["agent"]["metrics"]["must_read_recall"] == 0.75
+    with pytest.raises(UsageError, match="same modes"):
+        merged([one, replace(two, results=two.results[:1])])
 
 
 def test_recorded_runs_are_measured_without_gold(home: Config) -> None:

@@ -34,7 +34,7 @@ def case_of_run(record: RunRecord, *, name: str | None = None) -> Case:
     documents = {place.partition("#")[0] for place in read}
     return Case(
         id=name or f"run-{answer.run_id}",
-        question=answer.question,
+        question=answer.rewritten or answer.question,
         kind="unanswerable" if missing and not read else "compound" if len(documents) > 1 else "single",
         must_read=read,
         answer_points=tuple(claim.text for claim in claims if claim.kind == "quoted"),

@@ -6,7 +6,7 @@ Data goes into the page as JSON and onto it through `textContent`: nothing that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -27,11 +27,11 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def write_page(path: Path, evaluation: Evaluation, config: Config, *, title: str = "Citehound evaluation") -> None:
     """Writes the report; the traces come from the recorded runs."""
-    path.write_text(page(evaluation, RunStore(config.state / "runs.sqlite"), title=title), encoding="utf-8")
+    path.write_text(page(evaluation, RunStore(config.state / "runs.sqlite").get, title=title), encoding="utf-8")
 
 
-def page(evaluation: Evaluation, store: RunStore, *, title: str) -> str:
-    """The HTML. Without times and run ids, so that the same answers give the same page."""
+def page(evaluation: Evaluation, recorded: Callable[[str], RunRecord], *, title: str) -> str:
+    """The HTML; `recorded` finds the run with an id. Without run ids, so that the same answers give the same page."""
     data = {
         "title": title,
         "evaluation": _evaluation(evaluation),
@@ -41,7 +41,7 @@ def page(evaluation: Evaluation, store: RunStore, *, title: str) -> str:
         ],
         "comparison": comparison_lines(evaluation),
         "traces": {
-            result.variant.name: {run.case: _trace(run, evaluation, store) for run in result.runs if run.number == 1}
+            result.variant.name: {run.case: _trace(run, evaluation, recorded) for run in result.runs if run.number == 1}
             for result in evaluation.results
         },
     }
@@ -76,10 +76,10 @@ def _evaluation(evaluation: Evaluation) -> dict[str, Any]:
     return row
 
 
-def _trace(run: CaseRun, evaluation: Evaluation, store: RunStore) -> dict[str, Any]:
+def _trace(run: CaseRun, evaluation: Evaluation, recorded: Callable[[str], RunRecord]) -> dict[str, Any]:
     case = next(case for case in evaluation.cases if case.id == run.case)
     try:
-        record = store.get(run.run_id)
+        record = recorded(run.run_id)
     except UsageError:
         return {"lost": "the record of this run is gone"}
     return {

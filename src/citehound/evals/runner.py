@@ -529,6 +529,27 @@ class _Journal:
         self._path.unlink(missing_ok=True)
 
 
+def merged(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Evaluations of the same variants on different cases (several corpora) as one."""
+    if not evaluations:
+        raise UsageError("there is nothing to merge")
+    first = evaluations[0]
+    columns = [result.variant for result in first.results]
+    if any([result.variant for result in other.results] != columns for other in evaluations):
+        raise UsageError("only evaluations of the same modes and models can be merged")
+    return Evaluation(
+        cases=tuple(case for one in evaluations for case in one.cases),
+        results=tuple(
+            VariantResult(variant=column, runs=tuple(run for one in evaluations for run in one.results[at].runs))
+            for at, column in enumerate(columns)
+        ),
+        repeat=first.repeat,
+        skipped=tuple(pair for one in evaluations for pair in one.skipped),
+        dollars=math.fsum(one.dollars for one in evaluations),
+        needs={name: found for one in evaluations for name, found in one.needs.items()},
+    )
+
+
 # Runs in production -------------------------------------------------------------------------------------------------
 
 
