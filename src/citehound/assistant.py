@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .answers import Answer, Call, Claim, StopReason, Usage, status_of
 from .budget import FREE, Budget, Meter
-from .config import Config, load
+from .config import Config, bare, load
 from .corpus import Corpus
 from .errors import CitehoundError, UsageError
 from .events import Answered, ClaimChecked, Emit, Event, GapDeclared, RunStarted, nowhere
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .judge import Judge
     from .loop import Outcome
     from .routing import Task
+    from .sources.python import PythonSource
     from .survey import Survey
 
 MODES = ("auto", "direct", "single", "hops", "agent", "research")
@@ -41,7 +45,9 @@ class Assistant:
 
     `model` may be an opened model, a pydantic-ai `Model` (taken as free unless it comes as `OpenedModel` with its
     price), or None for the configured one; `small` is the same for decisions, None the configured one or else `model`.
-    `judge` decides instead of both. Safe for parallel `ask` calls. Close it, or use it as a context manager.
+    `judge` decides instead of both. `sources` are functions that are searched beside the configured sources (see
+    `citehound.source`); a corpus that is given has its own. Safe for parallel `ask` calls. Close it, or use it as a
+    context manager.
     """
 
     def __init__(
@@ -55,8 +61,10 @@ class Assistant:
         judge: Judge | None = None,
         principal: Principal = OWNER,
         record: bool = True,
+        sources: Sequence[Callable[..., Any]] = (),
     ) -> None:
         self.config = config
+        self._functions = _python_sources(sources)
         self.emit = emit
         self._principal = principal
         self._record = record
@@ -67,25 +75,67 @@ class Assistant:
         self._small = small
         self._small_opened: OpenedModel | None = None
         self._judge = judge
+        self._remove: Callable[[], Any] | None = None
+        """Takes the temporary folder away."""
 
     @classmethod
     def open(
-        cls, path: Path | str | None = None, *, model: OpenedModel | Model | None = None, emit: Emit = nowhere
+        cls,
+        path: Path | str | None = None,
+        *,
+        sources: Sequence[Callable[..., Any]] = (),
+        model: OpenedModel | Model | None = None,
+        emit: Emit = nowhere,
     ) -> Self:
-        """An assistant for a `citehound.toml`; without a path, the one here or in a parent folder."""
-        return cls(load(None if path is None else Path(path)), model=model, emit=emit)
+        """An assistant for a `citehound.toml`; without a path, the one here or in a parent folder.
+
+        `sources` are functions, searched beside what the file names: see `citehound.source`.
+        """
+        return cls(load(None if path is None else Path(path)), model=model, emit=emit, sources=sources)
+
+    @classmethod
+    def over(
+        cls,
+        *sources: Callable[..., Any],
+        model: OpenedModel | Model | str | None = None,
+        folder: Path | str | None = None,
+        emit: Emit = nowhere,
+    ) -> Self:
+        """An assistant without a configuration file, over functions of your own: see `citehound.source`.
+
+        Settings come from the environment; `model` may be a name, as in the file. Runs are recorded in `folder`;
+        without one, in a temporary folder that goes when the assistant is closed.
+        """
+        if not sources:
+            raise UsageError("Assistant.over needs at least one function to search with")
+        made = None if folder is not None else tempfile.mkdtemp(prefix="citehound-")
+        root = Path(folder if folder is not None else made or "").absolute()
+        try:
+            config = bare(root)
+            if isinstance(model, str):
+                config, model = replace(config, model=replace(config.model, name=model)), None
+            assistant = cls(config, model=model, emit=emit, sources=sources)
+        except BaseException:
+            if made is not None:
+                shutil.rmtree(made, ignore_errors=True)
+            raise
+        if made is not None:
+            assistant._remove = weakref.finalize(assistant, shutil.rmtree, made, True)
+        return assistant
 
     @property
     def corpus(self) -> Corpus:
         """The corpus; without an index it is built first."""
         if self._corpus is None:
-            self._corpus = _open_corpus(self.config, self.emit)
+            self._corpus = _open_corpus(self.config, self.emit, self._functions)
         return self._corpus
 
     def close(self) -> None:
         if self._owns_corpus and self._corpus is not None:
             self._corpus.close()
             self._corpus = None
+        if self._remove is not None:
+            self._remove()
 
     def __enter__(self) -> Self:
         return self
@@ -132,12 +182,14 @@ class Assistant:
         if small is not opened:
             require_price(small, budget, table="model.small_price")
         send = self.emit if emit is None else emit
+        meter = Meter(budget)
+        corpus = await asyncio.to_thread(corpus.for_run, question, meter=meter)
         run = _Run(
             question=question,
             requested=mode,
             opened=opened,
             small=small,
-            meter=Meter(budget),
+            meter=meter,
             principal=self._principal,
             judge=self._judge,
             emit=send,
@@ -504,8 +556,16 @@ def _budget(config: Config, *, max_steps: int | None, max_dollars: float | None,
     )
 
 
-def _open_corpus(config: Config, emit: Emit) -> Corpus:
-    corpus = Corpus.open(config, write=True)
+def _python_sources(functions: Sequence[Callable[..., Any]]) -> tuple[PythonSource, ...]:
+    if not functions:
+        return ()
+    from .sources.python import PythonSource
+
+    return tuple(PythonSource.of(function) for function in functions)
+
+
+def _open_corpus(config: Config, emit: Emit, functions: Sequence[PythonSource] = ()) -> Corpus:
+    corpus = Corpus.open(config, write=True, functions=functions)
     try:
         if corpus.is_empty():
             corpus.sync(emit=emit)

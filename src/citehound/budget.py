@@ -255,8 +255,9 @@ class Meter:
         input_tokens: int = 0,
         cached_tokens: int = 0,
         output_tokens: int = 0,
+        calls: int = 1,
     ) -> None:
-        """Replaces a reservation by what was really spent. Counts one model call."""
+        """Replaces a reservation by what was really spent. Counts one model call; `calls=0` where none was made."""
         with self._lock:
             if not reservation.open:
                 return
@@ -265,7 +266,7 @@ class Meter:
             while at is not None:
                 at._reserved = max(0.0, at._reserved - reservation.dollars)
                 at._dollars += dollars
-                at._calls += 1
+                at._calls += calls
                 at._input += input_tokens
                 at._cached += cached_tokens
                 at._output += output_tokens

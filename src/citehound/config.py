@@ -14,7 +14,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,6 +23,8 @@ from .errors import ConfigError
 FILE_NAME = "citehound.toml"
 BACKENDS = ("embedded",)
 STRUCTURED = ("auto", "tool", "native", "text")
+LIVE_KINDS = ("python", "web")
+ENGINES = ("search", "provider")
 THINKING = ("auto", "minimal", "low", "medium", "high")
 
 
@@ -117,6 +119,34 @@ class SourceConfig:
     include: tuple[str, ...] = ()
     """Globs relative to `path`; empty means every file."""
     exclude: tuple[str, ...] = ()
+    call: str | None = None
+    """Of kind 'python': 'package.module:function'."""
+    timeout: float = 30.0
+    """Seconds that one call of a live source may take."""
+    egress: bool = False
+    """Of kind 'python': whether it sends what it is asked to a system of others."""
+    fee: float = 0.0
+    """Dollars that one search of a live source costs."""
+    engine: str = "search"
+    """Of kind 'web': 'search' asks `search_url`, 'provider' the web search of the model's provider."""
+    search_url: str | None = None
+    domains: tuple[str, ...] = ()
+    """Of kind 'web': hosts, with all below them, whose pages may be found and fetched; '*' is every public one."""
+    allow_private_hosts: tuple[str, ...] = ()
+    """Of kind 'web': 'host:port' that may be in a private network and be spoken to without encryption."""
+    allow_http: bool = False
+    max_fetches: int = 5
+    """Of kind 'web': pages that one run may fetch."""
+
+    @property
+    def live(self) -> bool:
+        """Searched when asked; nothing of it is in the index."""
+        return self.kind in LIVE_KINDS
+
+    @property
+    def reaches_out(self) -> bool:
+        """What it is asked leaves for systems of others."""
+        return self.kind == "web" or self.egress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +278,33 @@ _SOURCE: Mapping[str, _Kind] = {
     "metadata": "table",
     "include": "texts",
     "exclude": "texts",
+    "call": "text",
+    "timeout": "positive",
+    "egress": "flag",
+    "fee": "number",
+    "engine": "text",
+    "search_url": "text",
+    "domains": "texts",
+    "allow_private_hosts": "texts",
+    "allow_http": "flag",
+    "max_fetches": "count",
 }
+_SOME_KINDS: Mapping[str, tuple[str, ...]] = {
+    "path": ("files",),
+    "include": ("files",),
+    "exclude": ("files",),
+    "call": ("python",),
+    "egress": ("python",),
+    "timeout": LIVE_KINDS,
+    "fee": LIVE_KINDS,
+    "engine": ("web",),
+    "search_url": ("web",),
+    "domains": ("web",),
+    "allow_private_hosts": ("web",),
+    "allow_http": ("web",),
+    "max_fetches": ("web",),
+}
+"""Keys of a source that only some kinds have."""
 _INDEX: Mapping[str, _Kind] = {
     "workers": "count",
     "archives": "flag",
@@ -359,7 +415,13 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> C
     return _build(data, path=path, env=env)
 
 
-def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Config:
+def bare(root: Path, *, env: Mapping[str, str] | None = None) -> Config:
+    """The configuration of a folder without a file and without sources: defaults and the environment."""
+    built = _build({}, path=root / FILE_NAME, env=os.environ if env is None else env, sourceless=True)
+    return replace(built, path=None)
+
+
+def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourceless: bool = False) -> Config:
     where = path.name
     _refuse_keys(data, where)
     top = _table(data, _TOP, at=where, prefix="")
@@ -406,9 +468,13 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str]) -> Co
     root = path.parent.resolve()
     entries = cast("list[Any]", top.get("sources", []))
     sources = tuple(_source(entry, number, root=root, at=where) for number, entry in enumerate(entries, 1))
-    if not sources:
+    if not sources and not sourceless:
         raise ConfigError(f"{where}: there are no sources; add a [[sources]] table with name and path")
     _refuse_duplicates(sources, where)
+    try:
+        check_egress(sources)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     return Config(
         root=root,
         path=path,
@@ -441,9 +507,8 @@ def _price(table: Mapping[str, Any], *, at: str) -> PriceConfig | None:
 
 def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
     table = _table(entry, _SOURCE, at=at, prefix=f"sources[{number}].")
-    for key in ("name", "path"):
-        if not str(table.get(key, "")).strip():
-            raise ConfigError(f"{at}: sources[{number}].{key} is missing; every source needs name and path")
+    if not str(table.get("name", "")).strip():
+        raise ConfigError(f"{at}: sources[{number}].name is missing; every source needs name and path")
     name = cast("str", table["name"])
     if name != name.strip() or not name.isprintable() or "/" in name or "\\" in name or name in (".", ".."):
         raise ConfigError(f"{at}: sources[{number}].name {name!r} must be one printable word or phrase without slashes")
@@ -451,7 +516,12 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
     kinds = _source_kinds()
     if kind not in kinds:
         raise ConfigError(f"{at}: source {name!r} has the kind {kind!r}; {_nearest(kind, kinds)}")
-    trust = table.get("trust", "reviewed")
+    for key in table:
+        if kind not in _SOME_KINDS.get(key, kinds):
+            only = " and ".join(map(repr, _SOME_KINDS[key]))
+            raise ConfigError(f"{at}: source {name!r} is of kind {kind!r}, which has no {key!r}; only {only} has")
+    web = kind == "web"
+    trust = table.get("trust", "open" if web else "reviewed")
     if trust not in ("reviewed", "open"):
         raise ConfigError(f"{at}: source {name!r} has trust {trust!r}; it is 'reviewed' or 'open'")
     metadata = cast("dict[str, Any]", table.get("metadata", {}))
@@ -464,6 +534,43 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
         raise ConfigError(f"{at}: source {name!r} lists the filter {twice!r} twice")
     if any(not f.strip() for f in filters):
         raise ConfigError(f"{at}: source {name!r} has an empty filter name")
+    if web and filters:
+        raise ConfigError(f"{at}: source {name!r} is the web, which has no filters; remove `filters`")
+    if web and table.get("private", False):
+        raise ConfigError(f"{at}: source {name!r} is the web, which is not private; remove `private`")
+    if kind == "python" and not table.get("call", "").strip():
+        raise ConfigError(f'{at}: source {name!r} needs `call`, as in call = "package.module:function"')
+    source = SourceConfig(
+        name=name,
+        path=_folder(table, number, name=name, root=root, at=at) if kind == "files" else root,
+        description=" ".join(str(table.get("description", "")).split()),
+        kind=kind,
+        filters=tuple(filters),
+        private=table.get("private", not web),
+        trust=trust,
+        language=table.get("language"),
+        metadata=cast("dict[str, str]", metadata),
+        include=tuple(table.get("include", ())),
+        exclude=tuple(table.get("exclude", ())),
+        call=table.get("call"),
+        timeout=table.get("timeout", 30.0),
+        egress=table.get("egress", False),
+        fee=table.get("fee", 0.0),
+        engine=table.get("engine", "search"),
+        search_url=table.get("search_url"),
+        domains=tuple(table.get("domains", ())),
+        allow_private_hosts=tuple(table.get("allow_private_hosts", ())),
+        allow_http=table.get("allow_http", False),
+        max_fetches=table.get("max_fetches", 5),
+    )
+    if web:
+        _check_web(source, at=at)
+    return source
+
+
+def _folder(table: Mapping[str, Any], number: int, *, name: str, root: Path, at: str) -> Path:
+    if not str(table.get("path", "")).strip():
+        raise ConfigError(f"{at}: sources[{number}].path is missing; every source needs name and path")
     given = cast("str", table["path"])
     if "\0" in given:
         raise ConfigError(f"{at}: source {name!r} has a path with a NUL character")
@@ -471,19 +578,33 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise ConfigError(f"{at}: source {name!r} has the path {given!r}, which {what} (looked at {str(folder)!r})")
-    return SourceConfig(
-        name=name,
-        path=folder,
-        description=" ".join(str(table.get("description", "")).split()),
-        kind=kind,
-        filters=tuple(filters),
-        private=table.get("private", True),
-        trust=trust,
-        language=table.get("language"),
-        metadata=cast("dict[str, str]", metadata),
-        include=tuple(table.get("include", ())),
-        exclude=tuple(table.get("exclude", ())),
-    )
+    return folder
+
+
+def _check_web(source: SourceConfig, *, at: str) -> None:
+    """Hosts and addresses are checked where they are used; here, that all is there."""
+    said = f"{at}: source {source.name!r}"
+    if source.engine not in ENGINES:
+        raise ConfigError(f"{said} has the engine {source.engine!r}; {_nearest(source.engine, ENGINES)}")
+    if not source.domains:
+        raise ConfigError(f'{said} needs `domains`, as in domains = ["example.org"]; ["*"] is every public host')
+    if source.engine == "provider":
+        if source.search_url is not None:
+            raise ConfigError(f"{said} asks the provider, which has no search_url; remove one of the two")
+        return
+    if source.search_url is None or "{query}" not in source.search_url:
+        raise ConfigError(f'{said} needs search_url = "https://…/search?q={{query}}&format=json", with {{query}} in it')
+
+
+def check_egress(sources: Sequence[SourceConfig]) -> None:
+    """Raises ConfigError for a source that reaches out beside a private one: what was read could leave by it."""
+    out = next((s for s in sources if s.reaches_out), None)
+    private = next((s for s in sources if s.private and s is not out), None)
+    if out is not None and private is not None:
+        raise ConfigError(
+            f"source {out.name!r} reaches out while source {private.name!r} is private, and what was read there could "
+            f"leave with a search: set private = false there, or give {out.name!r} a configuration of its own"
+        )
 
 
 def _table(value: Any, schema: Mapping[str, _Kind], *, at: str, prefix: str) -> dict[str, Any]:
@@ -598,6 +719,8 @@ def _refuse_duplicates(sources: Sequence[SourceConfig], at: str) -> None:
             how = "is there twice" if first == source.name else f"is too like {first!r} (both become search_{tool})"
             raise ConfigError(f"{at}: the source name {source.name!r} {how}; rename one")
         names[tool] = source.name
+        if source.live:
+            continue
         place = (source.path, source.include, source.exclude)
         if place in places:
             raise ConfigError(f"{at}: sources {places[place]!r} and {source.name!r} have the same path; remove one")
@@ -763,7 +886,19 @@ def _documents(folder: Path) -> list[Path]:
 def _is_document(path: Path) -> bool:
     if path.name.startswith(".") or path.name in (FILE_NAME, "manifest.csv") or path.is_symlink():
         return False
+    if path.suffix.lower() in (".jsonl", ".json", ".csv") and path.is_file() and _holds_cases(path):
+        return False
     return path.suffix.lower() in (_PROSE | _OTHER) and path.is_file()
+
+
+def _holds_cases(path: Path) -> bool:
+    """Whether a file has questions for `citehound eval`: they must not be found as an answer to themselves."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD).decode("utf-8", "replace")
+    first = head.lstrip("\ufeff [\n").splitlines()[0] if head.strip("\ufeff [\n") else ""
+    return ("question" in first and any(key in first for key in ("must_read", "answer_points"))) or (
+        '"evidence_regex"' in first
+    )
 
 
 def _describe(folder: Path, files: Sequence[Path]) -> str:

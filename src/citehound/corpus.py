@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from .chase import Way
 from .chase import chase as run_chase
-from .config import Config, IndexConfig, SourceConfig
+from .config import Config, IndexConfig, SourceConfig, check_egress
 from .documents import (
     Document,
     DocumentInfo,
@@ -55,9 +56,12 @@ from .rerank import Reranker, open_reranker, order
 from .sources import SkippedFile
 
 if TYPE_CHECKING:
+    from .budget import Meter
     from .embedding import Embedder, Vectors
     from .index.fusion import Weights
     from .index.inside import Contents
+    from .live import Live, LiveRun
+    from .sources.python import PythonSource
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -164,10 +168,23 @@ class CorpusView:
 
 
 class Corpus:
-    """Sources, and the index that serves them. Reading is safe from many threads; `sync` runs in one at a time."""
+    """Sources, and the index that serves them. Reading is safe from many threads; `sync` runs in one at a time.
 
-    def __init__(self, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> None:
+    `functions` are sources given in Python, beside the configured ones. Live sources are asked when they are searched,
+    and what they return is read, found in and cited like what is in the index.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        write: bool = False,
+        lock_seconds: float = 10.0,
+        functions: Sequence[PythonSource] = (),
+    ) -> None:
+        config = replace(config, sources=(*config.sources, *(f.config for f in functions)))
         self._config = config
+        self._live, self._asking = _open_live(config, functions)
         self._write = write
         self._lock_seconds = lock_seconds
         self._folder = config.state / "index"
@@ -178,13 +195,20 @@ class Corpus:
         self._opened_reranker: Reranker | None = None
 
     @classmethod
-    def open(cls, config: Config, *, write: bool = False, lock_seconds: float = 10.0) -> Corpus:
+    def open(
+        cls,
+        config: Config,
+        *,
+        write: bool = False,
+        lock_seconds: float = 10.0,
+        functions: Sequence[PythonSource] = (),
+    ) -> Corpus:
         """Opens the index under `config.state`; raises IndexUnusable when it cannot be read.
 
         With `write` the index need not be there yet, and one that cannot be read is only refused when it is read:
         `sync(rebuild=True)` makes it anew. A second writer waits `lock_seconds`, then IndexLocked is raised.
         """
-        corpus = cls(config, write=write, lock_seconds=lock_seconds)
+        corpus = cls(config, write=write, lock_seconds=lock_seconds, functions=functions)
         if not write:
             corpus._reader()
         return corpus
@@ -196,6 +220,23 @@ class Corpus:
     @property
     def sources(self) -> tuple[SourceConfig, ...]:
         return self._config.sources
+
+    def for_run(self, question: str, *, meter: Meter) -> Corpus:
+        """This corpus as one question uses it: it pays for searches, and may fetch what the question or a search names.
+
+        It is closed with the corpus it came from.
+        """
+        if self._live is None:
+            return self
+        self._reader()
+        made = copy.copy(self)
+        made._asking = self._live.run(question, meter=meter)
+        return made
+
+    @property
+    def fee(self) -> float:
+        """Dollars that the dearest search costs."""
+        return 0.0 if self._asking is None else self._asking.fees
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -232,9 +273,11 @@ class Corpus:
         return Weights(dense=settings.weight, floor=settings.floor)
 
     def is_empty(self) -> bool:
-        """True when there is no index, or one without documents."""
+        """True when there is no index, or one without documents though some are to be indexed."""
         from .index.embedded import EmbeddedIndex
 
+        if EmbeddedIndex.exists(self._folder) and all(source.live for source in self._config.sources):
+            return False
         if not EmbeddedIndex.exists(self._folder):
             return True
         return not self._reader().any_document()
@@ -280,6 +323,8 @@ class Corpus:
         reader = self._reader()
         found: list[Changes] = []
         for source in self._config.sources:
+            if source.live:
+                continue
             known = reader.files(source.name)
             new: list[str] = []
             changed: list[str] = []
@@ -328,6 +373,17 @@ class Corpus:
         `documents` keeps to these (full ids).
         """
         name = self._source(source)
+        if self._asking is not None and name is not None and self._asking.source(name) is not None:
+            return self._asking.search(
+                name,
+                query,
+                principal=principal,
+                filters=filters,
+                only_current=only_current,
+                documents=documents,
+                k=k,
+                per_document=per_document,
+            )
         reranker = self._reranker()
         settings = self._config.index.rerank
         result = self._reader().search(
@@ -356,9 +412,7 @@ class Corpus:
     def _reranker(self) -> Reranker | None:
         settings = self._config.index.rerank
         if self._opened_reranker is None and settings.name != NO_RERANKER:
-            self._opened_reranker = open_reranker(
-                settings.name, base_url=settings.base_url, seconds=settings.seconds
-            )
+            self._opened_reranker = open_reranker(settings.name, base_url=settings.base_url, seconds=settings.seconds)
         return self._opened_reranker
 
     def _hit_text(self, hit: SearchHit, *, principal: Principal) -> str:
@@ -438,7 +492,7 @@ class Corpus:
         """
         if limit < 1:
             raise UsageError(f"limit {limit!r} must be at least 1")
-        whole = self.document(document, principal=principal)
+        whole = self._fetched(document, principal=principal)
         info = self.info(whole.id, principal=principal)
         total = len(whole.text)
         wanted = find_section(whole, section) if section is not None and section.strip() else None
@@ -524,7 +578,7 @@ class Corpus:
         """Where a phrase stands in a document, as a person searches: case, accents, white space and the typographic
         forms of quotes and dashes do not matter. Where it stands nowhere, passages in which all its words stand near
         each other (stemmed) are given, and `notes` says so. Raises UnknownDocument, UsageError."""
-        whole = self.document(document, principal=principal)
+        whole = self._fetched(document, principal=principal)
         info = self.info(whole.id, principal=principal)
         if not phrase.strip():
             raise UsageError("the phrase is empty; give the words to look for")
@@ -566,7 +620,8 @@ class Corpus:
         from .index.inside import Contents, rank
 
         index = self._reader()
-        chunks = index.chunks(whole.id, principal=principal)
+        live = self._is_live(whole.id)
+        chunks = live.chunks(whole.id, principal=principal) if live else index.chunks(whole.id, principal=principal)
         if len(phrase.split()) < 2 or not chunks:
             return ()
         key = (whole.id, len(whole.text), hash(whole.text))
@@ -580,7 +635,7 @@ class Corpus:
                 while len(self._contents) >= _MOST_CONTENTS:
                     self._contents.pop(next(iter(self._contents)))
                 self._contents[key] = contents
-        vector = index.embed([phrase])
+        vector = None if live else index.embed([phrase])
         cosines: list[float] | None = None
         if vector is not None:
             asked = [(whole.id, chunk.ordinal) for chunk in chunks]
@@ -624,10 +679,18 @@ class Corpus:
         start: int = 0,
         limit: int = 50,
     ) -> DocumentList:
-        """The documents of a source (None: of all) that match, by id, from the `start`-th."""
+        """The documents of a source (None: of all) that match, by id, from the `start`-th.
+
+        Of a live source, those that its searches returned.
+        """
+        name = self._source(source)
+        if self._asking is not None and name is not None and self._asking.source(name) is not None:
+            return self._asking.list_documents(
+                name, principal=principal, filters=filters, only_current=only_current, start=start, limit=limit
+            )
         return self._reader().list_documents(
             principal=principal,
-            source=self._source(source),
+            source=name,
             filters=filters,
             only_current=only_current,
             start=start,
@@ -639,11 +702,46 @@ class Corpus:
 
         Raises UnknownDocument with the candidates when several go by it, with the nearest names when none does.
         """
+        if self._asking is not None:
+            if self._is_live(name):
+                found = self._asking.resolve(name, principal=principal)
+                if found is not None:
+                    return found
+            try:
+                return self._reader().resolve(name, principal=principal)
+            except UnknownDocument:
+                found = self._asking.resolve(name, principal=principal)
+                if found is None:
+                    raise
+                return found
         return self._reader().resolve(name, principal=principal)
+
+    def _is_live(self, document: str) -> LiveRun | None:
+        """The use of live sources, where this is the id of one of their documents, or a URL."""
+        if self._asking is None:
+            return None
+        mine = self._asking.owner(document) is not None or re.match(r"https?://", document, re.IGNORECASE) is not None
+        return self._asking if mine else None
+
+    def _fetched(self, document: str, *, principal: Principal) -> Document:
+        """The whole document; a page that was only found is fetched. Raises UnknownDocument, SourceFailed."""
+        full = self.resolve(document, principal=principal)
+        if (live := self._is_live(full)) is not None:
+            live.fetch(full, principal=principal)
+        return self.document(full, principal=principal)
+
+    def settled(self, hit: SearchHit, query: str, *, principal: Principal) -> SearchHit:
+        """The hit with the span of its best passage; that of a page which was only found is known once it is fetched.
+
+        Raises SourceFailed.
+        """
+        return hit if self._asking is None else self._asking.settled(hit, query, principal=principal)
 
     def document(self, document: str, *, principal: Principal) -> Document:
         """The whole document. Raises UnknownDocument."""
         full = self.resolve(document, principal=principal)
+        if (live := self._is_live(full)) is not None:
+            return live.document(full, principal=principal)
         found = self._reader().document(full, principal=principal)
         if found is None:
             raise UnknownDocument(f"document {full!r} has just been removed; search again")
@@ -652,6 +750,8 @@ class Corpus:
     def info(self, document: str, *, principal: Principal) -> DocumentInfo:
         """What a listing shows of one document. Raises UnknownDocument."""
         full = self.resolve(document, principal=principal)
+        if (live := self._is_live(full)) is not None:
+            return live.info(full, principal=principal)
         found = self._reader().info(full, principal=principal)
         if found is None:
             raise UnknownDocument(f"document {full!r} has just been removed; search again")
@@ -661,17 +761,23 @@ class Corpus:
         """Known values of a metadata key, most frequent first. Raises UnknownSource."""
         name = self._source(source)
         assert name is not None
+        live = None if self._asking is None else self._asking.source(name)
+        if live is not None:
+            return live.values(key)
         return self._reader().values(name, key, principal=principal)
 
     def lexicon(self, *, principal: Principal) -> Lexicon:
         """Frequencies, filter values and titles; no text."""
         filters = {source.name: source.filters for source in self._config.sources}
-        return _Lexicon(inner=self._reader().lexicon(principal=principal), filters=filters)
+        lexicon = _Lexicon(inner=self._reader().lexicon(principal=principal), filters=filters)
+        return lexicon if self._live is None else self._live.lexicon(lexicon, principal=principal)
 
     def view(self, *, principal: Principal) -> CorpusView:
         return CorpusView(corpus=self, principal=principal)
 
     def close(self) -> None:
+        if self._live is not None:
+            self._live.close()
         with self._mutex:
             if self._index is not None:
                 self._index.close()
@@ -771,13 +877,14 @@ class _Sync:
     """Made in this run."""
 
     def run(self) -> list[FileReport]:
-        self.total = sum(_count_files(self._root(source)) for source in self.config.sources)
-        configured = {source.name for source in self.config.sources}
+        indexed = [source for source in self.config.sources if not source.live]
+        self.total = sum(_count_files(self._root(source)) for source in indexed)
+        configured = {source.name for source in indexed}
         for name in self.index.sources():
             if name not in configured:
                 for state in self.index.files(name).values():
                     self._remove(state, reason="its source is no longer configured")
-        for source in self.config.sources:
+        for source in indexed:
             self._source(source)
         self.index.commit()
         self._warn_of_shared_ids()
@@ -1076,6 +1183,18 @@ class _Sync:
         if before is not None and before.error is None:
             reason = f"{reason}; the version indexed before has been taken out"
         return FileReport(source=raw.source, path=raw.path, status="failed", document=raw.id, reason=reason)
+
+
+def _open_live(config: Config, functions: Sequence[PythonSource]) -> tuple[Live | None, LiveRun | None]:
+    """The live sources and their use outside of any run; nothing where there are none. Raises ConfigError."""
+    if not any(source.live for source in config.sources):
+        return None, None
+    from .live import Live, open_sources, refuse_clashes
+
+    check_egress(config.sources)
+    refuse_clashes(config.sources)
+    live = Live(open_sources(config.sources, functions), limits=_limits(config.index))
+    return live, live.run()
 
 
 def _items(source: SourceConfig, root: Path, known: Mapping[str, str]) -> Iterator[RawDocument | SkippedFile]:

@@ -306,6 +306,7 @@ class Conversation:
             return MAX_CALLS * RESULT_TOKENS
         if turn_tokens:
             left -= self.price.worst(input_tokens=base, output_tokens=turn_tokens)
+            left -= 0.0 if self.toolbox is None else self.toolbox.fees
         after = base + self._echo(turn_tokens)
         room = self.price.room(left, input_tokens=after, output_tokens=self._least_draft)
         return MAX_CALLS * RESULT_TOKENS if room is None else room

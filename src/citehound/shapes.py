@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any, cast
 
 TEXTS = ("text", "page_content", "content", "body", "passage", "snippet", "chunk", "document")
@@ -75,6 +76,40 @@ def field_of(item: Any, keys: Sequence[str]) -> str | None:
                 if len(text) <= 300:
                     return text
     return None
+
+
+def metadata_of(item: Any) -> dict[str, str]:
+    """What a result says of itself beside its text: short plain values, lists joined by ', '."""
+    if isinstance(item, tuple) and item:
+        parts = [metadata_of(part) for part in cast("tuple[Any, ...]", item)]
+        return {key: value for part in reversed(parts) for key, value in part.items()}
+    found: dict[str, str] = {}
+    places: list[Any] = [item, _get(item, "node"), _get(item, "meta"), _get(item, "metadata")]
+    for place in places:
+        if not isinstance(place, Mapping):
+            continue
+        for key, value in cast("Mapping[Any, Any]", place).items():
+            if not isinstance(key, str) or key in TEXTS:
+                continue
+            text = _plain(value)
+            if text:
+                found[key] = text
+    return found
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple) and len(cast("Sequence[Any]", value)) <= 20:
+        parts = [_plain(part) for part in cast("Sequence[Any]", value) if not isinstance(part, list | tuple)]
+        text = ", ".join(parts) if all(parts) and not all(_is_number(p) for p in parts) else ""
+    elif isinstance(value, str | int | float | date):
+        text = " ".join(str(value).split())
+    else:
+        text = ""
+    return text if len(text) <= 500 else ""
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[\d.]+(e-?\d+)?", text) is not None
 
 
 def opening(text: str) -> str:

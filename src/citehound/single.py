@@ -105,7 +105,8 @@ async def retrieve(
     for hit in fused[:PASSAGES]:
         began = time.perf_counter()
         try:
-            passage = await asyncio.to_thread(read_whole, hit, corpus=corpus, principal=principal)
+            settled = await asyncio.to_thread(corpus.settled, hit, query, principal=principal)
+            passage = await asyncio.to_thread(read_whole, settled, corpus=corpus, principal=principal)
         except CitehoundError:  # it went between search and read
             continue
         passages.append(passage)

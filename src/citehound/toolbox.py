@@ -20,7 +20,7 @@ from .corpus import Corpus
 from .documents import DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
 from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
-from .evidence import Find, Ledger, Search
+from .evidence import Evidence, Find, Ledger, Search
 from .index import Principal
 from .security import redact, visible
 from .tracing import search_span, tool_span
@@ -41,7 +41,13 @@ PAGE_CHARS = 6000
 SNIPPET_CHARS = 300
 OUTLINE_CHARS = 3000
 _RESERVED = frozenset({"query", "only_current", "k"})
-_HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "seen"})
+_HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "shown", "read", "start"})
+_SAID = frozenset({"title", "declared_id"})
+"""Metadata that a result says anyway."""
+_REST = PAGE_CHARS // 6
+"""A page takes in what is left of its text if that is no longer than this."""
+_LISTED = 5
+"""Documents that a search without hits names."""
 
 
 _DEFAULTS: Mapping[str, Any] = {"only_current": True, "k": 6, "start": 0, "filters": {}, "section": ""}
@@ -87,8 +93,8 @@ def check_effects(tools: Sequence[Tool], sources: Sequence[SourceConfig]) -> Non
     for tool in tools:
         if tool.effect == "write":
             raise ConfigError(f"tool {tool.name!r} writes: only tools that read may be registered; remove it")
-        private = next((s.name for s in sources if s.private), None)
-        if tool.effect == "egress" and private is not None:
+        private = next((s.name for s in sources if s.private and s.name != tool.source), None)
+        if tool.effect == "egress" and private is not None:  # `check_egress` says it of sources, at start-up
             raise ConfigError(
                 f"tool {tool.name!r} reaches out while source {private!r} is private: remove the tool, "
                 f"or set private = false for every source"
@@ -149,6 +155,9 @@ def read_page(
 ) -> Passage:
     """One page as a tool reads it: at most `PAGE_CHARS` long and never above `max_tokens`."""
     passage = corpus.read(document, principal=principal, section=section, start=start, limit=PAGE_CHARS)
+    if passage.next_start is not None:
+        longer = corpus.read(document, principal=principal, section=section, start=start, limit=PAGE_CHARS + _REST)
+        passage = longer if longer.next_start is None else passage
     if start and start >= passage.total_chars:
         raise ToolRefused(
             f"start {start} is past the end: {passage.document!r} has {passage.total_chars} characters; "
@@ -173,6 +182,8 @@ def hit_json(hit: SearchHit, *, keys: Sequence[str] = ()) -> dict[str, Any]:
         "snippet": hit.snippet[:SNIPPET_CHARS],
         "current": hit.current,
     }
+    if hit.start >= PAGE_CHARS:  # deep in a long text, which can be read from here
+        shown["start"] = hit.start
     if hit.labels:
         shown["labels"] = list(hit.labels)
     shown.update({k: hit.metadata[k] for k in keys if k in hit.metadata and k not in _HIT_KEYS})
@@ -184,16 +195,17 @@ def passage_json(passage: Passage) -> dict[str, Any]:
         "document": passage.document,
         "section": passage.section,
         "title": passage.title,
-        "text": passage.text,
-        "start": passage.start,
-        "end": passage.end,
-        "next_start": passage.next_start,
-        "total_chars": passage.total_chars,
         "current": passage.current,
-        "metadata": dict(passage.metadata),
     }
     if passage.labels:
         shown["labels"] = list(passage.labels)
+    shown["metadata"] = {k: v for k, v in passage.metadata.items() if k not in _SAID}
+    shown["text"] = passage.text
+    shown |= {"start": passage.start, "end": passage.end}
+    if passage.start == 0 and passage.end == passage.total_chars:
+        shown["whole"] = True
+    else:
+        shown |= {"next_start": passage.next_start, "total_chars": passage.total_chars}
     if passage.outline:
         entries, dropped = _outline(passage)
         shown["outline"] = entries
@@ -270,7 +282,7 @@ def _search_tool(corpus: Corpus, source: SourceConfig, *, principal: Principal) 
             "description": f"Only documents whose {key} is this. Leave out for all.",
         }
         if values and len(values) <= ENUM_VALUES:
-            shown["enum"] = [visible(value) for value in values]
+            shown["enum"] = sorted(visible(value) for value in values)
         parameters[name] = shown
     parameters["only_current"] = {
         "type": "boolean",
@@ -294,26 +306,44 @@ def _search_tool(corpus: Corpus, source: SourceConfig, *, principal: Principal) 
             only_current=_flag(arguments, "only_current", default=True),
             k=_whole(arguments, "k", default=6),
         )
+        if not result.hits and not result.notes and filters:
+            there = corpus.list_documents(source.name, principal=principal, filters=filters)
+            result = replace(result, notes=_without_hits(there, filters))
         return _found(result, source=source.name, query=query, filters=filters, keys=source.filters)
 
     return Tool(
         name=tool_name(source.name),
         description=_describe(source),
         parameters=_object(parameters, required=["query"]),
-        effect="read",
+        effect="egress" if source.reaches_out else "read",
         run=run,
         source=source.name,
     )
+
+
+def _without_hits(there: DocumentList, filters: Mapping[str, str]) -> tuple[str, ...]:
+    """What a filtered search without hits says: which documents the filter leaves."""
+    if not there.total:
+        return ()
+    ids = [d.document for d in there.documents[:_LISTED]]
+    more = f" and {there.total - len(ids)} more" if there.total > len(ids) else ""
+    wanted = ", ".join(f"{key} = {value!r}" for key, value in sorted(filters.items()))
+    several = "document has" if there.total == 1 else "documents have"
+    where = f"{there.total} {several} {wanted}: {', '.join(ids)}{more}"
+    return (f"nothing found; {where}; read there, or search with other words",)
 
 
 def _describe(source: SourceConfig) -> str:
     about = source.description.strip() or f"The documents of {source.name!r}."
     text = (
         f"Search {source.name}. {about} Gives short hits (document, section, snippet) to choose from: "
-        "a hit is not read yet and cannot be cited."
+        "a hit is not read yet and cannot be cited. `shown`: the hit stands above, at that step; `read`: you have its "
+        "text; `start`: where it stands in a long document, to read from there."
     )
     if source.filters:
         text += f" Narrow by {', '.join(source.filters)} when the question names one."
+    if source.kind == "web":
+        text += " Reading a hit fetches the page."
     if source.trust == "open":
         text += " Many people can write here: prefer other sources where they differ."
     return text
@@ -389,7 +419,7 @@ def _read_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Pr
             "and first part: read the section you need, or go on with start = next_start."
         ),
         parameters=_object(parameters, required=["document"]),
-        effect="read",
+        effect="egress" if any(source.kind == "web" for source in sources) else "read",
         run=run,
     )
 
@@ -419,12 +449,17 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
                 "passages": [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in passages],
             }
             notes = list(found.notes)
+            if passages:
+                near = near[:1]
             if near:
                 shown["near"] = [{"section": p.section, "text": p.text, "start": p.start, "end": p.end} for p in near]
                 if not passages:
                     notes.append(f"{found.phrase!r} stands nowhere in it; 'near' has the passages that come nearest")
-            if len(passages) < found.total:
-                notes.append(f"{len(passages)} of {found.total} places shown; use a longer phrase, or read on")
+            elif not passages and not notes:
+                notes.append(f"{found.phrase!r} stands nowhere in it")
+            if 0 < len(passages) < found.total:
+                some = f"{len(passages)} of {found.total} places shown"
+                notes.append(f"{some}; use a longer phrase, or read the section with read_document")
             if notes:
                 shown["notes"] = notes
             least = 0 if passages else 1
@@ -447,7 +482,8 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
         name="find_in_document",
         description=(
             "Find where words stand in one document and read the text around them, or the passages that come nearest. "
-            "Use it to check that a document does not mention something, and to reach into long documents."
+            "Use it to reach into long documents, and to check that one does not mention something; what you read whole "
+            "needs no such check."
         ),
         parameters=_object(parameters, required=["document", "phrase"]),
         effect="read",
@@ -674,6 +710,8 @@ class Toolbox:
         check_effects(self.tools, corpus.sources)
         self.no_progress = False
         """True once a call was made for the third time: the run should end with what it has."""
+        self.fees = MAX_CALLS * corpus.fee
+        """Dollars that the searches of one step may cost."""
         self._by_name = {tool.name: tool for tool in self.tools}
         self._ledger = ledger
         self._emit = emit
@@ -681,6 +719,8 @@ class Toolbox:
         self._made: dict[str, _Made] = {}
         self._seen: dict[tuple[str, int, int], int] = {}
         """Hits that were shown, and the step that showed them."""
+        self._read: list[Passage] = []
+        """Whatever text was given, by reading or finding."""
         self._given: list[tuple[Passage, int]] = []
         """Passages whose text was given, and the step that gave it."""
         self._step = _StepState()
@@ -790,9 +830,14 @@ class Toolbox:
         if not finding.hits:
             return self._referred(finding, step)
         shown: list[dict[str, Any]] = []
+        given = Evidence(passages=tuple(self._read))
         for hit, full in zip(finding.hits, finding.result["hits"], strict=True):
-            if (hit.document, hit.start, hit.end) in self._seen:
-                shown.append({"document": hit.document, "section": hit.section, "seen": True})
+            before = self._seen.get((hit.document, hit.start, hit.end))
+            line = {"document": hit.document, "section": hit.section}
+            if given.was_read(hit.document, hit.start, hit.end):
+                shown.append({**line, "read": True})
+            elif before is not None:
+                shown.append({**line, "shown": "in this step" if before == step.number else f"at step {before}"})
             else:
                 shown.append(full)
         result = dict(finding.result)
@@ -863,6 +908,7 @@ class Toolbox:
         else:
             for passage in finding.passages:
                 ledger.read(passage)
+        self._read.extend(finding.passages)
         for p in finding.passages:
             self._emit(Read(step=number, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
         self._record(step, name, arguments, source=finding.source, returned=finding.returned, seconds=seconds)
