@@ -1,12 +1,16 @@
-"""Turns text into search terms: folding, stemming per language, bigrams for scripts without spaces; stores nothing."""
+"""Turns text into search terms: folding, stemming per language, bigrams for scripts without spaces; stores nothing.
+
+A change of what comes out needs a higher `FORMAT` in embedded.py, so that indexes of before are made anew.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -36,13 +40,53 @@ STEMMERS = {
 }
 """ISO 639-1 to the name of a Snowball stemmer."""
 
+COMPOUNDING = {
+    "da": ("", "s", "e"),
+    "de": ("", "s", "es", "n", "en", "e", "er", "ens"),
+    "fi": ("", "n"),
+    "hu": ("",),
+    "nb": ("", "s", "e"),
+    "nl": ("", "s", "en", "e", "n"),
+    "nn": ("", "s", "e"),
+    "no": ("", "s", "e"),
+    "sv": ("", "s", "e", "o", "u"),
+}
+"""Languages that write compounds as one word, with what may stand between the parts."""
+
 T = TypeVar("T")
 
 _LONGEST = 60
 _CACHE_LIMIT = 200_000
-_INVISIBLE = dict.fromkeys([0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
+_SHORTEST_COMPOUND = 8
+_SHORTEST_PART = 4
+_SHORTEST_OTHER = 3
+"""The part of a compound that is not looked for, but has to be a word of the corpus too."""
+_MOST_RELATED = 24
+_TAIL = "\u21a4"
+"""Before a word that is written backwards, so that words can be found by how they end."""
+_INVISIBLE = dict.fromkeys([0x00AD, 0x061C, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF])
+# Arabic vowel signs and the stroke that only stretches; Hebrew points and accents.
+_VOWELS = dict.fromkeys(
+    code
+    for low, high in (
+        *((0x064B, 0x0652), (0x0656, 0x065F), (0x0670, 0x0670), (0x0640, 0x0640), (0x06D6, 0x06DC), (0x06DF, 0x06E4)),
+        *((0x06E7, 0x06E8), (0x06EA, 0x06ED), (0x0591, 0x05BD), (0x05BF, 0x05BF), (0x05C1, 0x05C2), (0x05C4, 0x05C5)),
+        (0x05C7, 0x05C7),
+    )
+    for code in range(low, high + 1)
+)
+_ZEROS = (
+    *(0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0DE6, 0x0E50),
+    *(0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40, 0x1C50),
+    *(0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10),
+)
+_DIGITS = {zero + value: str(value) for zero in _ZEROS for value in range(10)}
+_CLEAN = {**_INVISIBLE, **_VOWELS, **_DIGITS, ord("\u0130"): "i", ord("ё"): "е", ord("Ё"): "Е"}
 _LETTERS = str.maketrans(
     {"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ß": "ss", "ŋ": "n"}
+    # Letters that Arabic writers exchange; hamza and madda come off as marks.
+    | {"\u0671": "\u0627", "\u0649": "\u064a", "\u06cc": "\u064a", "\u06d2": "\u064a", "\u0629": "\u0647"}
+    | {"\u06c1": "\u0647", "\u06a9": "\u0643", "\u0653": "", "\u0654": "", "\u0655": ""}
 )
 # Hiragana, Katakana, Han, Hangul, Thai, Lao, Khmer, Myanmar: words are not set apart by spaces, or carry particles.
 _SPACELESS = (
@@ -54,6 +98,15 @@ _MARKS = "".join(re.escape(chr(c)) for c in range(0x0300, 0x1E00) if unicodedata
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _WORD = re.compile(f"[\\w{_MARKS}]+")
 _RUN = re.compile(f"[{_SPACELESS}]+|[^{_SPACELESS}]+")
+_SPACELESS_MARKS = "".join(
+    re.escape(chr(c))
+    for low, high in ((0x0E00, 0x0F00), (0x1000, 0x10A0), (0x1780, 0x1800))
+    for c in range(low, high)
+    if unicodedata.category(chr(c)) in ("Mn", "Mc")
+)
+_ANY_SPACELESS_MARK = re.compile(f"[{_SPACELESS_MARKS}]")
+# A letter with its marks; in Khmer and Burmese also with the consonants written below it.
+_CLUSTER = re.compile(f"[^{_SPACELESS_MARKS}](?:[\u17d2\u1039].|[{_SPACELESS_MARKS}])*|[{_SPACELESS_MARKS}]+")
 _ANY_SPACELESS = re.compile(f"[{_SPACELESS}]")
 _COMPOUND = re.compile(r"(?<![^\W_])[^\W_]++(?:[._/\-][^\W_]++)+")
 
@@ -62,9 +115,14 @@ def fold(text: str) -> str:
     """Case, accents and compatibility forms gone: 'MÜLLER', 'Müller' and 'muller' are one."""
     if text.isascii():
         return text.lower()
-    text = unicodedata.normalize("NFKD", text.translate(_INVISIBLE)).casefold()
+    text = unicodedata.normalize("NFKD", text).translate(_CLEAN).casefold()
     text = "".join(c for c in text if not "\u0300" <= c <= "\u036f")
     return unicodedata.normalize("NFC", text.translate(_LETTERS))
+
+
+def _plain(text: str) -> str:
+    """Lower-case, in the form that stemmers know: one form of each letter and digit, no vowel points."""
+    return unicodedata.normalize("NFKC", text).translate(_CLEAN).lower()
 
 
 def fold_value(text: str) -> str:
@@ -123,15 +181,21 @@ def _words(text: str) -> list[str]:
     """Lower-case words; a run of a spaceless script is one word."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    text = unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).lower().replace("_", " ")
+    text = _plain(text).replace("_", " ")
     words = _WORD.findall(text)
     if _ANY_SPACELESS.search(text) is None:
         return words
     return [run for word in words for run in _RUN.findall(word)]
 
 
+def _letters(run: str) -> list[str]:
+    """Each with its marks."""
+    return list(run) if _ANY_SPACELESS_MARK.search(run) is None else _CLUSTER.findall(run)
+
+
 def _bigrams(run: str) -> list[str]:
-    return [run] if len(run) < 2 else [run[i : i + 2] for i in range(len(run) - 1)]
+    letters = _letters(run)
+    return letters if len(letters) < 2 else [a + b for a, b in pairwise(letters)]
 
 
 def _spaceless(word: str) -> bool:
@@ -157,7 +221,8 @@ class Terms:
     stems: list[str]
     """In order, stemmed for its language."""
     extras: set[str]
-    """Unstemmed words, single characters of spaceless scripts, compounds ('7.2', 'max_age')."""
+    """Unstemmed words, single characters of spaceless scripts, compounds ('7.2', 'max_age'), and in a language that
+    writes compounds as one word, long words backwards."""
 
 
 def analyse(text: str, language: str | None) -> Terms:
@@ -166,11 +231,15 @@ def analyse(text: str, language: str | None) -> Terms:
     split = _split(words)
     exact = set(split)
     if not text.isascii():
-        exact.update(character for word in words if _spaceless(word) for character in word)
+        exact.update(letter for word in words if _spaceless(word) for letter in _letters(word))
         exact = set(_stemmer("")(list(exact)))
     exact.update(compounds(text))
     exact.discard("")
-    return Terms(stems=[s for s in _stemmer(known_language(language))(split) if s], extras=exact)
+    code = known_language(language)
+    stems = [s for s in _stemmer(code)(split) if s]
+    if code in COMPOUNDING:
+        exact.update([_TAIL + word[::-1] for word in {*exact, *stems} if len(word) >= _SHORTEST_COMPOUND])
+    return Terms(stems=stems, extras=exact)
 
 
 def compounds(text: str) -> list[str]:
@@ -185,6 +254,8 @@ class QueryTerm:
 
     stems: tuple[str, ...]
     exact: str
+    related: tuple[str, ...] = ()
+    """Stems of compounds that have this word as a part, or of the parts of this compound."""
 
 
 def query_terms(text: str, languages: Iterable[str]) -> tuple[QueryTerm, ...]:
@@ -202,6 +273,63 @@ def query_terms(text: str, languages: Iterable[str]) -> tuple[QueryTerm, ...]:
     for compound in compounds(text):
         terms.setdefault(compound, QueryTerm(stems=(), exact=compound))
     return tuple(terms.values())
+
+
+def in_compounds(
+    term: QueryTerm,
+    languages: Iterable[str],
+    *,
+    frequency: Callable[[str], int],
+    beginning: Callable[[str], Iterable[tuple[str, int]]],
+) -> tuple[str, ...]:
+    """Stems of the compounds of a corpus that a word is part of, most frequent first, then of the parts it consists of.
+
+    Only words of the corpus count as parts, so no list of words is needed: 'Frist' is in 'Aufbewahrungsfrist' where
+    'Aufbewahrung' is a word by itself too. `frequency` says how often a term of `Terms` occurs in the corpus, and
+    `beginning` which terms there are with a prefix.
+    """
+    found: dict[str, int] = {}
+    parts: dict[str, int] = {}
+    forms = [form for form in dict.fromkeys([*term.stems, term.exact]) if len(form) >= _SHORTEST_PART]
+    if not forms or not term.exact.isalpha() or _spaceless(term.exact):
+        return ()
+    for code in dict.fromkeys(map(known_language, languages)):
+        stem, links = _stemmer(code).stem, COMPOUNDING.get(code, ())
+
+        def known(part: str, stem: Callable[[str], str] = stem) -> int:
+            """How often a part stands by itself."""
+            return max(frequency(part), frequency(stem(part))) if len(part) >= _SHORTEST_OTHER else 0
+
+        for form in forms if links else ():
+            for word, count in [(word[:0:-1], count) for word, count in beginning(_TAIL + form[::-1])]:
+                head = word[: -len(form)]
+                if any(known(head.removesuffix(link)) for link in links if head.endswith(link)):
+                    found[stem(word)] = max(count, found.get(stem(word), 0))
+            for word, count in beginning(form):
+                rest = word[len(form) :]
+                if len(rest) < _SHORTEST_OTHER or not frequency(_TAIL + word[::-1]):
+                    continue
+                if any(known(rest[len(link) :]) for link in links if rest.startswith(link)):
+                    found[stem(word)] = max(count, found.get(stem(word), 0))
+            if len(form) < _SHORTEST_COMPOUND:
+                continue
+            best: tuple[int, str, str] | None = None
+            for at in range(_SHORTEST_PART, len(form) - _SHORTEST_PART + 1):
+                tail = form[at:]
+                for link in links:
+                    head = form[: at - len(link)]
+                    if not form[:at].endswith(link) or len(head) < _SHORTEST_PART:
+                        continue
+                    both = min(known(head), known(tail))
+                    if both and (best is None or both > best[0]):
+                        best = (both, stem(head), stem(tail))
+            if best is not None:
+                parts.update(dict.fromkeys(best[1:], best[0]))
+    for form in term.stems:
+        found.pop(form, None)
+        parts.pop(form, None)
+    ordered = sorted(found, key=lambda word: (-found[word], word))[:_MOST_RELATED]
+    return tuple(dict.fromkeys([*ordered, *parts]))
 
 
 class Matcher(Generic[T]):
@@ -241,7 +369,7 @@ class Matcher(Generic[T]):
 
     def _learn(self, word: str) -> tuple[str, T] | None:
         """Finds out whether a word not met before has one of the terms; the exact form goes first."""
-        plain = word if word.isascii() else unicodedata.normalize("NFKC", word.translate(_INVISIBLE)).lower()
+        plain = word if word.isascii() else _plain(word)
         plain = plain[:_LONGEST]
         match: tuple[str, T] | None = None
         for stemmer in self._stemmers:
@@ -261,7 +389,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
     plain = text.lower()
     if len(plain) != len(text):
         plain = text
-    plain = plain.replace("_", " ")
+    plain = plain.translate(_DIGITS).replace("_", " ")
     for match in (_ASCII_WORD if plain.isascii() else _WORD).finditer(plain):
         word = match.group()
         if word.isascii() or _ANY_SPACELESS.search(word) is None:
@@ -269,8 +397,9 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         for run in _RUN.finditer(word):
             at, piece = match.start() + run.start(), run.group()
-            if not _spaceless(piece) or len(piece) == 1:
+            letters = _letters(piece) if _spaceless(piece) else [piece]
+            if len(letters) == 1:
                 yield at, at + len(piece), piece
-            else:
-                for i in range(len(piece) - 1):
-                    yield at + i, at + i + 2, piece[i : i + 2]
+            for one, two in pairwise(letters):
+                yield at, at + len(one) + len(two), one + two
+                at += len(one)

@@ -44,7 +44,17 @@ from ..embedding import Embedder, Vectors
 from ..errors import EmbeddingFailed, IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
 from . import Considered, ExplainedTerm, Explanation, FileState, IndexEntry, Near, Principal, vectors
-from .analysis import Matcher, QueryTerm, analyse, fold, fold_value, known_language, query_terms
+from .analysis import (
+    COMPOUNDING,
+    Matcher,
+    QueryTerm,
+    analyse,
+    fold,
+    fold_value,
+    in_compounds,
+    known_language,
+    query_terms,
+)
 from .functionwords import FUNCTION_WORDS
 from .fusion import Candidate, Weights, fuse
 from .links import Wording, calls, key_of, pack, unpack, wording
@@ -52,7 +62,7 @@ from .locking import WriteLock
 from .trail import EmbeddedTrail, Head
 from .versions import CURRENT, Currency, Named, Names, currencies, state_of
 
-FORMAT = 2
+FORMAT = 3
 REBUILD = "run `citehound index --rebuild`"
 SNIPPET = 300
 FALLBACK_LANGUAGE = "en"
@@ -63,6 +73,8 @@ _TITLE_COUNTS = 3
 """So often a title stands in the field `all`, beside section path and text. More fields, each with a length and
 frequencies of its own, were worse on every set (docs/decisions/0021-dense.md)."""
 _EXACT_BOOST = 0.4
+_RELATED_BOOST = 0.5
+"""Of a compound that has a word of the query as a part."""
 _MAX_TERMS = 40
 _MOST_COLLECTED = 20_000
 _HEAP = 48_000_000
@@ -233,6 +245,15 @@ class _Snapshot:
     """Which vectors the searches of late could look at."""
     repeated: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     """What a text's score counts, by source and hash, as far as asked."""
+
+    def related(self, term: QueryTerm) -> tuple[str, ...]:
+        """See `in_compounds`."""
+        return in_compounds(
+            term,
+            self.catalog.languages,
+            frequency=lambda word: self.searcher.doc_freq("any", word),
+            beginning=lambda prefix: self.searcher.terms_with_prefix("any", prefix, limit=500),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,6 +448,7 @@ class EmbeddedIndex:
     def _renew_terms(self) -> None:
         """The index of terms has another form than of old: `_replay` makes it again, from what is stored."""
         with _corrupt_if_broken(), contextlib.closing(sqlite3.connect(self._db_path, isolation_level=None)) as db:
+            db.executescript(_LINK_TABLES + "DELETE FROM wordings; DELETE FROM calls;")
             db.execute("INSERT INTO log (document) SELECT id FROM documents")
         shutil.rmtree(self._terms, ignore_errors=True)
         self._terms.mkdir(exist_ok=True)
@@ -1114,7 +1136,8 @@ class EmbeddedIndex:
         )
         found: list[SearchHit] = []
         matchers: dict[str, Matcher[float]] = {}
-        weights = {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
+        weights = {form: weight * _RELATED_BOOST for term, weight in terms for form in term.related}
+        weights |= {form: weight for term, weight in terms for form in (*term.stems, term.exact)}
         for score, head, ordinal, copies in ranking.taken:
             stored = self._load(head.row)
             place = stored.place(ordinal) if stored is not None else None
@@ -1237,7 +1260,9 @@ class EmbeddedIndex:
             mask=mask,
             words_only=telling < 2,
             explained=[
-                ExplainedTerm(term=w.term.exact, stems=w.term.stems, passages=w.passages, left_out=w.why)
+                ExplainedTerm(
+                    term=w.term.exact, stems=(*w.term.stems, *w.term.related), passages=w.passages, left_out=w.why
+                )
                 for w in weighed
             ],
         )
@@ -1442,6 +1467,7 @@ class EmbeddedIndex:
         total = max(1, look.searcher.num_docs)
         languages = look.catalog.languages
         empty = frozenset[str]().union(*(FUNCTION_WORDS.get(code, ()) for code in languages))
+        compounding = not COMPOUNDING.keys().isdisjoint(languages)
         found: list[_Weighed] = []
         for term in query_terms(query, languages):
             known: dict[str, int] = {}
@@ -1449,6 +1475,9 @@ class EmbeddedIndex:
                 known[form] = known.get(form) or look.searcher.doc_freq("any", form)
             stems = tuple(s for s in term.stems if known[s])
             most = max(known.values())
+            if term.exact not in empty and compounding and (related := look.related(term)):
+                term = replace(term, related=related)
+                most = most or max(look.searcher.doc_freq("any", word) for word in related)
             found.append(
                 _Weighed(
                     term=term if len(stems) == len(term.stems) or not most else replace(term, stems=stems),
@@ -1851,6 +1880,9 @@ def _scored(searcher: tantivy.Searcher, terms: Sequence[tuple[QueryTerm, float]]
                 elif searcher.doc_freq(name, stem):
                     query = Query.boost_query(Query.term_query(_SCHEMA, name, stem, "freq"), boost)
                     parts.append((Occur.Should, query))
+        for stem in term.related:
+            query = Query.term_query(_SCHEMA, "all", stem, "freq")
+            parts.append((Occur.Should, Query.boost_query(query, _RELATED_BOOST)))
         exact = Query.term_query(_SCHEMA, "any", term.exact, "basic")
         parts.append((Occur.Should, Query.boost_query(exact, _EXACT_BOOST * max(weight, 0.05))))
     return Query.boolean_query(parts)

@@ -15,6 +15,9 @@ _SCRIPTS = (
     ("hi", "\u0900-\u097f"),
     ("ta", "\u0b80-\u0bff"),
     ("th", "\u0e00-\u0e7f"),
+    ("lo", "\u0e80-\u0eff"),
+    ("my", "\u1000-\u109f"),
+    ("km", "\u1780-\u17ff"),
     ("ru", "\u0400-\u04ff"),
 )
 _SCRIPT = {name: re.compile(f"[{characters}]") for name, characters in _SCRIPTS}
@@ -41,9 +44,9 @@ _COMMON = {
     "sv": "och att det i en är som på av för med den till inte ett om de har från vid var kan ska eller inom "
     "sig så när där bli skall måste detta",
     "da": "og at det i en er som på af for med den til ikke et om de har fra ved var kan skal eller inden sig "
-    "så når der blive bliver hvor være",
+    "så når der blive bliver blev blevet hvor være efter mod hvis",
     "no": "og at det i en er som på av for med den til ikke et om de har fra ved var kan skal eller innen seg "
-    "så når der bli blir hvor være",
+    "så når der bli blir ble blitt hvor være etter mot hvis",
     "fi": "ja on ei se että joka ovat oli sen kun myös mutta tai jos kuin ole hän ovat tämä niin sekä voi mukaan",
     "pl": "i w na z do się nie że jest to o jak od za po przez ma dla są oraz lub który która które może być ich także",
     "cs": "a v na se je že s z do to o k i pro za by jako jsou nebo který která které při od není být může také",
@@ -86,4 +89,9 @@ def _by_words(text: str) -> str | None:
     first, second = sorted(hits, key=lambda language: (-hits[language], language))[:2]
     if hits[first] < 3 or kinds[first] < 3 or hits[first] < len(words) * 0.1:
         return None
-    return first if hits[first] >= hits[second] * 1.15 + 1 else None
+    if hits[first] >= hits[second] * 1.15 + 1:
+        return first
+    # Languages that share most of their common words are told apart by the others.
+    own = sum(count[word] for word in _KNOWN[first] - _KNOWN[second])
+    other = sum(count[word] for word in _KNOWN[second] - _KNOWN[first])
+    return first if own >= 2 and own >= 3 * other else None
