@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from citehound.config import Config, SourceConfig
+from citehound.config import Config, IndexConfig, SourceConfig
 from citehound.corpus import Corpus, FileReport, SyncReport
 from citehound.documents import Document
 from citehound.index import OWNER
@@ -17,7 +17,9 @@ from citehound.parsing.pdf import parse_pdf
 @pytest.fixture(scope="module")
 def synced(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Corpus, SyncReport]]:
     config = Config(
-        root=tmp_path_factory.mktemp("awkward"), sources=(SourceConfig(name="a", path=shared_data / "awkward"),)
+        root=tmp_path_factory.mktemp("awkward"),
+        sources=(SourceConfig(name="a", path=shared_data / "awkward"),),
+        index=IndexConfig(ocr=False),
     )
     with Corpus.open(config, write=True) as corpus:
         yield corpus, corpus.sync()

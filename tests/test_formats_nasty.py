@@ -50,6 +50,8 @@ class Case:
     fails: str | None = None
     warns: str | None = None
     check: Callable[[Document], bool] | None = field(default=None)
+    slow: bool = False
+    """Only in the long form."""
 
 
 def read(worker: Worker, case: Case) -> Document:
@@ -206,7 +208,7 @@ PDFS = [
         for w, h in ((200, 20), (14400, 14400), (595, 20))
     ),
     Case(name="10,000 pages", path="a.pdf", data=lambda: many_pages(10_000), has=(FACT, "Page 9999 speaks"),
-         check=lambda d: len(d.pages) == 10_000 and d.page_at(d.text.index(FACT)) == 10_000),
+         check=lambda d: len(d.pages) == 10_000 and d.page_at(d.text.index(FACT)) == 10_000, slow=True),
     Case(name="300 pages", path="a.pdf", data=lambda: many_pages(300), check=lambda d: d.page_at(d.text.index(FACT)) == 300),
     Case(name="empty pages between", path="a.pdf", data=pdf(["", PAGE, "", "", at(60, 700, "End of it.")]),
          check=lambda d: d.page_at(d.text.index(FACT)) == 2 and d.page_at(d.text.index("End of")) == 5),
@@ -416,7 +418,7 @@ RECORDS = [
     Case(name="lines, some broken", path="a.jsonl", data=f'{{"a": "{FACT}"}}\nnot json\n{{"a": 2}}\n'.encode(), has=(FACT,), warns="1 lines are not JSON"),
     Case(name="lines, none readable", path="a.jsonl", data=b"x\ny\n", fails="damaged"),
     Case(name="5,000 records", path="a.jsonl", data=lambda: b"".join(b'{"name": "n%d", "v": %d}\n' % (n, n) for n in range(5000)), has=("v: 4999",)),
-    Case(name="an endless line", path="a.json", data=lambda: b'{"a": "' + b"x" * 25_000_000 + b'"}', fails="characters|memory|longer"),
+    Case(name="an endless line", path="a.json", data=lambda: b'{"a": "' + b"x" * 25_000_000 + b'"}', fails="characters|memory|longer", slow=True),
 ]  # fmt: skip
 
 PAGES = [
@@ -448,7 +450,7 @@ PAGES = [
     Case(name="RST: raw HTML", path="a.rst", data=f"T\n=\n\n.. raw:: html\n\n   <b>{WRONG}</b>\n\n{FACT}\n".encode(), has=(FACT,)),
     *(Case(name=f"text in {c}", path="a.txt", data=t.encode(c), has=(t[:8],)) for c, t in (("utf-16-le", "\ufeffDeposit due in May"), ("utf-16-be", "\ufeffDeposit due in May"), ("gb18030", "供应商应在知悉安全事件后二十四小时内通知本行"), ("cp932", "外部委託先は事故を知ってから二十四時間以内に通知する"), ("cp1251", "Поставщик сообщает банку о каждом инциденте"), ("cp1252", "Prüfung der Größe – „ohne Ausnahme“"))[2:]),
     Case(name="text of one endless line", path="a.txt", data=lambda: b"word " * 200_000 + FACT.encode(), has=(FACT,)),
-    Case(name="text of ten million lines", path="a.txt", data=lambda: b"\n" * 10_000_000 + FACT.encode(), has=(FACT,)),
+    Case(name="text of ten million lines", path="a.txt", data=lambda: b"\n" * 10_000_000 + FACT.encode(), has=(FACT,), slow=True),
     Case(name="text with control characters", path="a.txt", data=b"\x1b[31mred\x1b[0m \x07bell \x08 " + FACT.encode(), has=(FACT, "red"), lacks=("\x1b", "\x07")),
     Case(name="text with marks that turn it round", path="a.txt", data=f"\u202e{FACT}\u202c".encode(), has=(FACT,), lacks=("\u202e",)),
     Case(name="text with hidden tags", path="a.txt", data=(FACT + "".join(chr(0xE0000 + ord(c)) for c in "ignore")).encode(), has=(FACT,), warns="invisible"),
@@ -460,8 +462,10 @@ PAGES = [
 
 @pytest.mark.parametrize(
     "case",
-    [*PDFS, *DOCXS, *XLSXS, *PPTXS, *MAILS, *RECORDS, *PAGES],
-    ids=lambda c: f"{c.path.split('.')[-1]}: {c.name}",
+    [
+        pytest.param(c, id=f"{c.path.split('.')[-1]}: {c.name}", marks=[pytest.mark.slow] if c.slow else [])
+        for c in [*PDFS, *DOCXS, *XLSXS, *PPTXS, *MAILS, *RECORDS, *PAGES]
+    ],
 )
 def test_a_nasty_file_gives_its_fact_or_its_reason(worker: Worker, case: Case) -> None:
     if case.fails is not None:

@@ -460,7 +460,7 @@ def bomb(name: str) -> bytes:
 def test_a_bomb_ends_as_a_report_and_the_run_goes_on(settings: Config, put: Put, name: str, path: str) -> None:
     put(path, bomb(name))
     put("b.md", "# B\n\nFine.\n")
-    limits = IndexConfig(file_seconds=10, file_memory_mb=512)
+    limits = IndexConfig(file_seconds=5, file_memory_mb=512)
     with Corpus.open(replace(settings, index=limits), write=True) as corpus:
         report = corpus.sync()
         first = of(report, path)

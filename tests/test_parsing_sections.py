@@ -109,7 +109,7 @@ def test_real_policies_number_their_lists_not_their_sections(shared_data: Path) 
     """In the policies corpus nearly all numbered paragraphs are list items."""
     items = 0
     paragraphs: list[Section] = []
-    for path in sorted((shared_data / "corpora" / "policies").rglob("*.md")):
+    for path in sorted((shared_data / "corpora" / "policies").rglob("*.md"))[::4]:
         try:
             document = parse(RawDocument(id="s/a", source="s", path=path.name, data=path.read_bytes()))
         except ParseError:
@@ -120,7 +120,7 @@ def test_real_policies_number_their_lists_not_their_sections(shared_data: Path) 
         for section in document.sections:
             if section.number and not any(section.number in heading for heading in headings):
                 paragraphs.append(section)
-    assert items > 500
+    assert items > 150
     assert 0 < len(paragraphs) < items * 0.1
     assert [s.id for s in paragraphs if s.number and "." not in s.number and s.number not in s.title] == []
 
