@@ -482,8 +482,8 @@ def _find_tool(corpus: Corpus, *, principal: Principal) -> Tool:
         name="find_in_document",
         description=(
             "Find where words stand in one document and read the text around them, or the passages that come nearest. "
-            "Use it to reach into long documents, and to check that one does not mention something; what you read whole "
-            "needs no such check."
+            "Use it to reach into long documents, and to check that one does not mention something; what you read "
+            "whole needs no such check."
         ),
         parameters=_object(parameters, required=["document", "phrase"]),
         effect="read",
@@ -834,7 +834,7 @@ class Toolbox:
         for hit, full in zip(finding.hits, finding.result["hits"], strict=True):
             before = self._seen.get((hit.document, hit.start, hit.end))
             line = {"document": hit.document, "section": hit.section}
-            if given.was_read(hit.document, hit.start, hit.end):
+            if hit.start < hit.end and given.was_read(hit.document, hit.start, hit.end):
                 shown.append({**line, "read": True})
             elif before is not None:
                 shown.append({**line, "shown": "in this step" if before == step.number else f"at step {before}"})
