@@ -18,7 +18,7 @@ from .budget import FREE, Budget, Meter
 from .config import Config, bare, load
 from .corpus import Corpus
 from .errors import CitehoundError, UsageError
-from .events import Answered, ClaimChecked, Emit, Event, GapDeclared, RunStarted, nowhere
+from .events import Answered, ClaimChecked, Decided, Emit, Event, GapDeclared, RunStarted, nowhere
 from .evidence import Evidence, Ledger
 from .index import OWNER, Principal
 from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
@@ -29,6 +29,7 @@ from .tracing import run_span
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+    from .chat import Chat, Turn
     from .judge import Judge
     from .loop import Outcome
     from .routing import Task
@@ -165,6 +166,32 @@ class Assistant:
         model that fails raises nothing: the answer says so. A cancelled run is recorded as a partial, then the
         cancellation goes on.
         """
+        return await self._ask(
+            question,
+            mode=mode,
+            max_steps=max_steps,
+            max_dollars=max_dollars,
+            max_seconds=max_seconds,
+            max_hops=max_hops,
+            prefetch=prefetch,
+            survey=survey,
+            emit=emit,
+        )
+
+    async def _ask(
+        self,
+        question: str,
+        *,
+        mode: str,
+        max_steps: int | None,
+        max_dollars: float | None,
+        max_seconds: float | None,
+        max_hops: int | None = None,
+        prefetch: bool | None = None,
+        survey: Survey | None = None,
+        emit: Emit | None,
+        turn: Turn | None = None,
+    ) -> Answer:
         question = _checked_question(question)
         _checked_mode(mode)
         if max_hops is not None and max_hops < 1:
@@ -178,7 +205,7 @@ class Assistant:
                 "mode 'direct' answers without documents, and the offline model can only search them: "
                 "name a model, or leave the mode out"
             )
-        small = await asyncio.to_thread(self._open_small, corpus, opened, mode)
+        small = await asyncio.to_thread(self._open_small, corpus, opened, mode, turn)
         if small is not opened:
             require_price(small, budget, table="model.small_price")
         send = self.emit if emit is None else emit
@@ -193,6 +220,7 @@ class Assistant:
             principal=self._principal,
             judge=self._judge,
             emit=send,
+            turn=turn,
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
@@ -234,6 +262,52 @@ class Assistant:
                 prefetch=prefetch,
                 emit=emit,
             )
+        )
+
+    def chat(
+        self,
+        *,
+        mode: str = "auto",
+        max_steps: int | None = None,
+        max_dollars: float | None = None,
+        max_seconds: float | None = None,
+    ) -> Chat:
+        """Opens a conversation: each question may lean on those before it, and has a budget of its own.
+
+        The limits are those of each turn; for the rest see `ask` and `[chat]` in the configuration.
+        """
+        from .chat import Chat
+
+        _checked_mode(mode)
+        return Chat(
+            self._ask_turn,
+            lambda: self.corpus,
+            principal=self._principal,
+            settings=self.config.chat,
+            mode=mode,
+            max_steps=max_steps,
+            max_dollars=max_dollars,
+            max_seconds=max_seconds,
+        )
+
+    async def _ask_turn(
+        self,
+        turn: Turn,
+        *,
+        mode: str,
+        max_steps: int | None,
+        max_dollars: float | None,
+        max_seconds: float | None,
+        emit: Emit | None,
+    ) -> Answer:
+        return await self._ask(
+            turn.asked,
+            mode=mode,
+            max_steps=max_steps,
+            max_dollars=max_dollars,
+            max_seconds=max_seconds,
+            emit=emit,
+            turn=turn,
         )
 
     async def survey(
@@ -316,9 +390,9 @@ class Assistant:
                 self._opened = OpenedModel(model=given, name=given.model_name, price=FREE)
         return self._opened
 
-    def _open_small(self, corpus: Corpus, opened: OpenedModel, mode: str) -> OpenedModel:
+    def _open_small(self, corpus: Corpus, opened: OpenedModel, mode: str, turn: Turn | None) -> OpenedModel:
         """The model for decisions; the answering one where none is named, or where none will be asked."""
-        asked = mode not in _UNDECIDED or self.config.verify.support == "model"
+        asked = mode not in _UNDECIDED or self.config.verify.support == "model" or turn is not None
         if opened.name == OFFLINE or self._judge is not None or not asked:
             return opened
         if self._small_opened is None:
@@ -362,6 +436,7 @@ class _Run:
         principal: Principal,
         judge: Judge | None,
         emit: Emit,
+        turn: Turn | None = None,
     ) -> None:
         self.id = new_run_id()
         self.question = question
@@ -375,7 +450,8 @@ class _Run:
         self._principal = principal
         self._judge = judge
         self._send = emit
-        self._ledger = Ledger()
+        self._turn = turn
+        self._ledger = Ledger(carried=() if turn is None else turn.read)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -414,6 +490,8 @@ class _Run:
             survey=survey,
         )
         try:
+            if self._turn is not None and await self._understood(self._turn, task):
+                return self._answer(Outcome())
             done = await STRATEGIES[self._requested](task)
             self._mode, self._route, outcome = done.mode, done.route, done.outcome
             if config.verify.support == "model":
@@ -424,6 +502,28 @@ class _Run:
             why = f"stopped early (model_error): {type(problem).__name__}: {' '.join(str(problem).split())}"
             outcome = Outcome(stop_reason="model_error", warnings=(why,))
         return self._answer(outcome)
+
+    async def _understood(self, turn: Turn, task: Task) -> bool:
+        """Makes the question of a chat self-contained; True where something has to be asked back instead."""
+        from .judge import ModelJudge
+
+        judge = await asyncio.to_thread(task.judge)
+        rules = await asyncio.to_thread(task.rules)
+        found = await turn.understand(judge=judge, rules=rules)
+        by = judge.name if isinstance(judge, ModelJudge) else rules.name
+        if found.clarification:
+            self.emit(Decided(what="follow_up", verdict=f"asks back: {found.clarification}", why=found.why, by=by))
+            self._mode = "direct"
+            self._route = found.why
+            return True
+        if found.why:
+            self.emit(Decided(what="follow_up", verdict=found.question, why=found.why, by=by))
+        task.question = found.question
+        task.reuse = found.enough and bool(turn.read)
+        room = self._opened.window
+        most = turn.settings.history_tokens
+        task.earlier = await asyncio.to_thread(turn.told, most if room is None else min(most, room // 4))
+        return False
 
     async def _supported(self, outcome: Outcome, task: Task) -> Outcome:
         """The outcome with a model's opinion on its verified claims; nothing else about them changes."""
@@ -446,15 +546,24 @@ class _Run:
             compose_partial(
                 self._ledger.evidence(),
                 corpus.view(principal=self._principal),
-                question=self.question,
+                question=self._asked(),
                 stop_reason="cancelled",
             )
         )
+
+    def _asked(self) -> str:
+        """The question as it is searched."""
+        understood = None if self._turn is None else self._turn.understood
+        return self.question if understood is None else understood.question
 
     def _answer(self, outcome: Outcome) -> Answer:
         evidence = self._ledger.evidence()
         spent = self._meter.spent()
         warnings = list(outcome.warnings)
+        turn = self._turn
+        understood = None if turn is None else turn.understood
+        if turn is not None:
+            warnings += turn.notes
         if self._opened.name == OFFLINE:
             warnings.append(OFFLINE_WARNING)
         if spent.reserved > 0:
@@ -462,6 +571,9 @@ class _Run:
                 f"the outcome of a request is unknown: its worst case of ${spent.reserved:.4f} is counted as spent"
             )
         text = outcome.text.strip() if outcome.text else ""
+        back = None if understood is None else understood.clarification
+        if back:
+            text = back
         if outcome.rows:
             text = render_survey(outcome.rows, outcome.claims, outcome.missing)
         elif not text and (outcome.claims or outcome.missing):
@@ -477,7 +589,9 @@ class _Run:
             mode=self._mode,
             route=self._route,
             model=self._opened.name,
-            status=status_of(
+            status="clarification"
+            if back
+            else status_of(
                 stop_reason=reason,
                 text=text,
                 claims=outcome.claims,
@@ -504,7 +618,13 @@ class _Run:
             warnings=tuple(warnings),
             run_id=self.id,
             rows=outcome.rows,
+            rewritten=None if self._asked() == self.question else self._asked(),
+            clarification=back,
+            chat_id=None if turn is None else turn.chat_id,
+            turn=None if turn is None else turn.number,
         )
+        if turn is not None:
+            turn.evidence, turn.answer = evidence, answer
         for number, claim in enumerate(answer.claims, start=1):
             self.emit(ClaimChecked(number=number, claim=claim))
         for gap in answer.missing:

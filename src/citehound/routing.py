@@ -60,6 +60,7 @@ class Task:
         prefetch: bool | None = None,
         judge: Judge | None = None,
         survey: Survey | None = None,
+        earlier: str = "",
     ) -> None:
         self.question = question
         self.config = config
@@ -73,6 +74,10 @@ class Task:
         self.max_hops = config.budget.max_hops if max_hops is None else max_hops
         self.prefetch = config.agent.prefetch if prefetch is None else prefetch
         self.survey = survey
+        self.earlier = earlier
+        """What a prompt says of earlier turns of a chat."""
+        self.reuse = False
+        """In a chat: what was read earlier is enough to answer."""
         self._given = judge
         self._rules: RulesJudge | None = None
         self._judge: Judge | None = None
@@ -108,6 +113,7 @@ class Task:
             toolbox=toolbox,
             limits=Limits(turn_tokens=self.config.model.turn_tokens, draft_tokens=self.config.model.draft_tokens),
             emit=self.emit,
+            earlier="" if self.model.name == OFFLINE else self.earlier,
         )
 
     def toolbox(self) -> Toolbox:
@@ -235,6 +241,10 @@ async def _direct(task: Task) -> Outcome | None:
 
 async def auto(task: Task) -> Done:
     """Decides skip and route once; an answer from one search that leaves a part open goes on to the agent."""
+    if task.reuse:
+        outcome = await _from_earlier(task)
+        if outcome is not None:
+            return Done(outcome=outcome, mode="single", route="what was read earlier in this chat is enough")
     rules = await asyncio.to_thread(task.rules)
     signals = await asyncio.to_thread(task.signals)
     judge = await asyncio.to_thread(task.judge)
@@ -247,6 +257,14 @@ async def auto(task: Task) -> Done:
         route = await rules.route(task.question, signals)
         return await _searched(task, signals, route, why="the model was not certain without documents")
     return await _searched(task, signals, route, why=f"{by.name}: {route.why}")
+
+
+async def _from_earlier(task: Task) -> Outcome | None:
+    """An answer from what earlier turns of a chat have read, without a search; None where that leaves a part open."""
+    nothing = Retrieved(passages=(), notes=("nothing was searched anew: what was read earlier is below",))
+    outcome = await run_single(task.conversation(), corpus=task.corpus, principal=task.principal, retrieved=nothing)
+    whole = outcome.stop_reason == "answered" and outcome.claims and not outcome.missing
+    return outcome if whole and all(claim.status == "verified" for claim in outcome.claims) else None
 
 
 def settled(signals: Signals) -> bool:

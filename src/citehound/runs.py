@@ -51,6 +51,10 @@ _MIGRATIONS: tuple[str, ...] = (
         reason TEXT NOT NULL
     ) STRICT;
     """,
+    """
+    ALTER TABLE runs ADD COLUMN chat TEXT;
+    ALTER TABLE runs ADD COLUMN turn INTEGER;
+    """,
 )
 SCHEMA = len(_MIGRATIONS)
 """The schema version that this code writes."""
@@ -82,6 +86,9 @@ class RunSummary:
     seconds: float
     unverified: int
     """Claims that are not verified."""
+    chat_id: str | None = None
+    turn: int | None = None
+    """Number of the question in its chat, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +157,8 @@ class RunStore:
             sum(1 for c in answer.claims if c.status != "verified"),
             _dump(record),
             _dump([e.to_dict() for e in events if e.type != "answer"]),
+            answer.chat_id,
+            answer.turn,
         )
         with closing(self._connect(write=True)) as db, db:
             db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
@@ -283,7 +292,8 @@ class RunStore:
 
 
 _COLUMNS = (
-    "id, created, question, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, unverified"
+    "id, created, question, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, unverified, "
+    "chat, turn"
 )
 
 
@@ -302,6 +312,8 @@ def _summary(row: Sequence[Any]) -> RunSummary:
         dollars=row[10],
         seconds=row[11],
         unverified=row[12],
+        chat_id=row[13],
+        turn=row[14],
     )
 
 

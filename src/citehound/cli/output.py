@@ -21,6 +21,7 @@ from ..documents import Chunk, Document, Passage, SearchResult
 from ..events import (
     ClaimDrafted,
     Compacted,
+    Decided,
     Emit,
     Event,
     Hits,
@@ -190,6 +191,9 @@ class Steps:
                 self._step(event.agent, event.step, f'find "{phrase}" in {document}')
             case ToolCalled(tool="list_documents"):
                 self._step(event.agent, event.step, f"list {event.arguments.get('source') or 'all sources'}")
+            case Decided(what="follow_up"):
+                self._line("understood as:", style="dim")
+                self._more(event.verdict)
             case ToolFailed():
                 self._step(event.agent, event.step, f"{event.tool} failed: {event.error}")
             case Retry():
@@ -529,6 +533,7 @@ _STATUS: Mapping[str, str] = {
     "not_found": "NOT FOUND: the documents do not answer this",
     "direct": "answered without documents",
     "failed": "FAILED: there is nothing to show",
+    "clarification": "asked back: say what is meant",
 }
 _STOPS: Mapping[str, str] = {
     "steps": "the step limit was reached",
@@ -546,6 +551,7 @@ _STOPS: Mapping[str, str] = {
 
 def show_answer(answer: Answer) -> None:
     """The answer, its sources with quotes and verdicts, what is missing, and the usage line."""
+    _show_rewritten(answer)
     if answer.rows:
         _show_rows(answer)
     else:
@@ -562,11 +568,17 @@ def show_answer(answer: Answer) -> None:
                 out(line)
     out()
     stopped = f" (stopped early: {_STOPS[answer.stop_reason]})" if answer.stop_reason in _STOPS else ""
-    good = answer.status in ("complete", "direct")
+    good = answer.status in ("complete", "direct", "clarification")
     for line in wrap(_STATUS.get(answer.status, answer.status) + stopped):
         out(line, style="good" if good else "bad")
     for line in wrap(usage_line(answer), rest="  "):
         out(line, style="dim")
+
+
+def _show_rewritten(answer: Answer) -> None:
+    if answer.rewritten:
+        for line in wrap(" ".join(answer.rewritten.split()), first="Understood as: ", rest="    "):
+            out(line, style="head")
 
 
 def _body(answer: Answer) -> str:
@@ -739,7 +751,8 @@ def show_runs(runs: Sequence[RunSummary]) -> None:
     for run in runs:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         begin = f"{run.run_id:<14} {when}  {run.status:<10} "
-        out(begin + _clip(run.question, max(20, width() - len(begin))))
+        turn = "" if run.turn is None else f"[chat {(run.chat_id or '')[-4:]}, {run.turn}] "
+        out(begin + _clip(turn + run.question, max(20, width() - len(begin))))
 
 
 def summary_dict(run: RunSummary) -> dict[str, Any]:
@@ -755,6 +768,10 @@ def show_run(record: RunRecord) -> None:
         out(line, style="head")
     for line in wrap(f"{when} | {answer.model} | {answer.requested_mode} -> {answer.mode} | {answer.route}"):
         out(line, style="dim")
+    if answer.chat_id is not None:
+        for line in wrap(f"turn {answer.turn} of chat {answer.chat_id}"):
+            out(line, style="dim")
+    _show_rewritten(answer)
     branches: list[tuple[str, list[list[str]]]] = []
     for (agent, step), calls in _by_step(answer.calls).items():
         who = "" if agent == "main" else f" ({agent})"
