@@ -16,6 +16,7 @@ import click
 
 from .. import __version__
 from ..errors import CitehoundError, UsageError
+from .chat import chat
 from .commands import COMMANDS, LATER, Gate
 from .doctor import doctor
 from .evaluate import evaluate
@@ -130,7 +131,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, evaluate, doctor, *LATER):
+for _command in (*COMMANDS, chat, evaluate, doctor, *LATER):
     cli.add_command(_command)
 
 main = cli

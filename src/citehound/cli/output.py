@@ -35,6 +35,7 @@ from ..events import (
 from ..security import terminal, terminal_json
 
 if TYPE_CHECKING:
+    from ..chat import ChatSource
     from ..corpus import SyncReport
     from ..index import Explanation
     from ..runs import RunRecord, RunSummary
@@ -64,6 +65,17 @@ def err(text: str = "", *, style: str | None = None) -> None:
 def out_json(value: Any) -> None:
     """A result as JSON, on stdout."""
     click.echo(terminal_json(value))
+
+
+def out_json_line(value: Any) -> None:
+    """A result as one line of JSON, on stdout."""
+    click.echo(terminal_json(value, indent=None))
+
+
+def err_prompt(text: str) -> None:
+    """What invites to type, on stderr."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True, nl=False)
 
 
 def out_raw(text: str) -> None:
@@ -711,6 +723,20 @@ def _looked(gap: Gap) -> str:
     where = f" {', '.join(gap.sources)}" if gap.sources else ""
     terms = f" for {', '.join(repr(q) for q in gap.queries[:4])}" if gap.queries else ""
     return f"searched{where}{terms}.{reason}"
+
+
+def show_chat_sources(sources: Sequence[ChatSource], *, to_stderr: bool) -> None:
+    """What `/sources` prints: the documents read in a chat, and which of them count."""
+    say = err if to_stderr else out
+    if not sources:
+        say("nothing was read yet")
+        return
+    for source in sources:
+        turns = ", ".join(map(str, source.turns))
+        cited = f"; cited in {', '.join(map(str, source.cited))}" if source.cited else ""
+        gone = "" if source.holds else "; has changed since or is gone: does not count any more"
+        for line in wrap(f"{source.document}  (read in turn {turns}{cited}{gone})", first="  ", rest="      "):
+            say(line, style=None if source.holds else "bad")
 
 
 def usage_line(answer: Answer) -> str:
