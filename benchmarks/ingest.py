@@ -2,9 +2,9 @@
 
     python benchmarks/ingest.py [--data DIR] [--cases FILE]... [--suffix .pdf]... [--json]
 
-Each reader runs in a process of its own over the same files. Fidelity is the share of the evidence patterns of the
-cases that stand in the text, and the share of the words of `pdftotext -layout` (or pandoc) that are found, where these
-programs are on the path.
+Each reader runs in a process of its own over the same files: `make bench-ingest` installs the others. Fidelity is the
+share of the evidence patterns of the cases that stand in the text, and the shares of the words and of the characters of
+`pdftotext -layout` (or pandoc) that are found, where these programs are on the path. A second table is per format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -73,6 +73,15 @@ def main() -> None:
             f"{r['reader']:<12}{r['files']:>6}{r['failed']:>7}{r['pages']:>7}{r['files_per_second']:>9.1f}"
             f"{r['pages_per_second']:>9.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}"
         )
+    print(f"\n{'format':<8}{'reader':<12}{'files':>6}{'files/s':>9}{'evidence':>10}{'words':>8}{'characters':>12}")
+    for suffix in sorted({suffix for r in results for suffix in r["formats"]}):
+        for r in results:
+            if (f := r["formats"].get(suffix)) is not None:
+                shares = ["-" if f[key] is None else f"{f[key]:.1%}" for key in ("words", "characters")]
+                print(
+                    f"{suffix:<8}{r['reader']:<12}{f['files']:>6}{f['files_per_second']:>9.1f}"
+                    f"{f['evidence_found']:>5}/{f['evidence']:<4}{shares[0]:>8}{shares[1]:>12}"
+                )
     for r in results:
         for note in r["notes"]:
             print(f"{r['reader']}: {note}", file=sys.stderr)
@@ -84,18 +93,21 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
     texts: dict[Path, str] = {}
     notes: list[str] = []
     pages = 0
-    start = time.perf_counter()
+    took: defaultdict[str, float] = defaultdict(float)
     for path in files:
+        start = time.perf_counter()
         try:
             texts[path] = read(path)
         except Exception as error:
             notes.append(f"{path.name}: {type(error).__name__}: {str(error)[:100]}")
-    seconds = time.perf_counter() - start
+        took[path.suffix.lower()] += time.perf_counter() - start
+    seconds = sum(took.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for path in files:
         if path.suffix.lower() == ".pdf":
             pages += _page_count(path)
-    found = total = 0
+    total: Counter[str] = Counter()
+    found: Counter[str] = Counter()
     for case in cases:
         for line in case.read_text("utf-8").splitlines():
             for name, patterns in json.loads(line)["evidence_regex"].items():
@@ -104,11 +116,28 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
                     continue
                 text = re.sub(r"\s+", " ", texts.get(path, ""))
                 for pattern in patterns:
-                    total += 1
+                    total[path.suffix.lower()] += 1
                     if re.search(pattern, text):
-                        found += 1
+                        found[path.suffix.lower()] += 1
                     else:
                         notes.append(f"evidence not found in {path.name}: {pattern}")
+    yardsticks = {path: _yardstick(path) for path in texts}
+
+    def shares(kinds: tuple[str, ...]) -> tuple[float | None, float | None]:
+        """Of the yardstick's words and characters, those that are found, by count; running heads count too."""
+        got = [0, 0]
+        wanted = [0, 0]
+        for path, yardstick in yardsticks.items():
+            if yardstick is None or path.suffix.lower() not in kinds:
+                continue
+            for at, pattern in enumerate((r"\w{2,}", r"\S")):
+                theirs = Counter(re.findall(pattern, yardstick.casefold()))
+                mine = Counter(re.findall(pattern, texts[path].casefold()))
+                wanted[at] += theirs.total()
+                got[at] += (theirs & mine).total()
+        words, characters = (g / w if w else None for g, w in zip(got, wanted, strict=True))
+        return words, characters
+
     return {
         "reader": reader,
         "files": len(files),
@@ -117,9 +146,21 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
         "files_per_second": len(files) / seconds if seconds else 0.0,
         "pages_per_second": pages / seconds if seconds else 0.0,
         "peak_mb": peak,
-        "evidence": total,
-        "evidence_found": found,
-        "words": _words(texts),
+        "evidence": total.total(),
+        "evidence_found": found.total(),
+        "words": shares(tuple(suffixes))[0],
+        "formats": {
+            suffix: {
+                "files": sum(p.suffix.lower() == suffix for p in files),
+                "files_per_second": sum(p.suffix.lower() == suffix for p in files) / seconds,
+                "evidence": total[suffix],
+                "evidence_found": found[suffix],
+                "words": shares((suffix,))[0],
+                "characters": shares((suffix,))[1],
+            }
+            for suffix, seconds in took.items()
+            if seconds
+        },
         "notes": notes,
     }
 
@@ -132,23 +173,16 @@ def _page_count(path: Path) -> int:
         return 0
 
 
-def _words(texts: dict[Path, str]) -> float | None:
-    """Share of the yardstick's words that a reader has, by count; dropped running heads count against it."""
-    has = wants = 0
-    for path, text in texts.items():
-        kind = path.suffix.lower()
-        if kind == ".pdf" and shutil.which("pdftotext"):
-            command = ["pdftotext", "-layout", str(path), "-"]
-        elif kind in (".docx", ".odt") and shutil.which("pandoc"):
-            command = ["pandoc", "--track-changes=accept", "-t", "plain", str(path)]
-        else:
-            continue
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        yardstick = Counter(re.findall(r"\w{2,}", done.stdout.casefold()))
-        mine = Counter(re.findall(r"\w{2,}", text.casefold()))
-        wants += sum(yardstick.values())
-        has += sum(min(n, mine[word]) for word, n in yardstick.items())
-    return has / wants if wants else None
+def _yardstick(path: Path) -> str | None:
+    """What pdftotext or pandoc reads of a file."""
+    kind = path.suffix.lower()
+    if kind == ".pdf" and shutil.which("pdftotext"):
+        command = ["pdftotext", "-layout", str(path), "-"]
+    elif kind in (".docx", ".odt") and shutil.which("pandoc"):
+        command = ["pandoc", "--track-changes=accept", "-t", "plain", str(path)]
+    else:
+        return None
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _reader(name: str) -> Callable[[Path], str]:
