@@ -50,10 +50,10 @@ from .index import OWNER, Explanation, FileState, Index, IndexEntry, Lexicon, Ne
 from .index.links import content_words
 from .parsing import Unsupported, dressed
 from .parsing.ocr import available as ocr_available
-from .parsing.worker import Limits, Workers
+from .parsing.worker import Limits, Worker, Workers
 from .rerank import NONE as NO_RERANKER
 from .rerank import Reranker, open_reranker, order
-from .sources import SkippedFile
+from .sources import SkippedFile, Unreachable
 
 if TYPE_CHECKING:
     from .budget import Meter
@@ -183,8 +183,11 @@ class Corpus:
         functions: Sequence[PythonSource] = (),
     ) -> None:
         config = replace(config, sources=(*config.sources, *(f.config for f in functions)))
-        self._config = config
         self._live, self._asking = _open_live(config, functions)
+        if self._live is not None:  # a function may say what the configuration leaves open
+            own = {name: live.config for name, live in self._live.sources.items()}
+            config = replace(config, sources=tuple(own.get(s.name, s) for s in config.sources))
+        self._config = config
         self._write = write
         self._lock_seconds = lock_seconds
         self._folder = config.state / "index"
@@ -270,7 +273,7 @@ class Corpus:
         from .index.fusion import Weights
 
         settings = self._config.index.embedding
-        return Weights(dense=settings.weight, floor=settings.floor)
+        return Weights(dense=settings.weight, floor=settings.floor, keep=settings.keep)
 
     def is_empty(self) -> bool:
         """True when there is no index, or one without documents though some are to be indexed."""
@@ -330,10 +333,15 @@ class Corpus:
             changed: list[str] = []
             failed = [(path, state.error) for path, state in sorted(known.items()) if state.error]
             seen: set[str] = set()
-            for item in _items(source, self._config.root, {path: state.document for path, state in known.items()}):
+            if source.kind == "site":  # to look would be to fetch it all
+                found.append(Changes(source=source.name, documents=len(known), failed=tuple(failed)))
+                continue
+            for item in _items(source, self._config, {path: state.document for path, state in known.items()}):
                 if isinstance(item, SkippedFile):
                     if "cannot be read" in item.reason:
                         failed.append((item.path, item.reason))
+                    continue
+                if isinstance(item, Unreachable):
                     continue
                 seen.add(item.path)
                 before = known.get(item.path)
@@ -878,7 +886,7 @@ class _Sync:
 
     def run(self) -> list[FileReport]:
         indexed = [source for source in self.config.sources if not source.live]
-        self.total = sum(_count_files(self._root(source)) for source in indexed)
+        self.total = sum(_count_files(self._root(source)) for source in indexed if source.kind == "files")
         configured = {source.name for source in indexed}
         for name in self.index.sources():
             if name not in configured:
@@ -909,11 +917,13 @@ class _Sync:
             self.reports.append(report)
             self._progress(f"{source.name}/{report.path}")
 
-        for item in _items(source, self.config.root, {path: state.document for path, state in known.items()}):
+        for item in _items(source, self.config, {path: state.document for path, state in known.items()}):
             if isinstance(item, SkippedFile):
                 skipped.add(item.path)
                 report = FileReport(source=source.name, path=item.path, status="skipped", reason=item.reason)
                 job = _Job(report=report)
+            elif isinstance(item, Unreachable):
+                job = _Job(report=self._kept(item, source=source, known=known, inner=inner, seen=seen))
             else:
                 seen.add(item.path)
                 raw = replace(item, unpack=self.config.index.archives)
@@ -927,10 +937,33 @@ class _Sync:
         while ahead:
             take_in(ahead.popleft())
         for path, state in known.items():
-            if path in skipped:
+            if path in skipped and path not in seen:
                 self._drop(state)
             elif path not in seen:
                 self._remove(state, reason=None)
+
+    def _kept(
+        self,
+        item: Unreachable,
+        *,
+        source: SourceConfig,
+        known: Mapping[str, FileState],
+        inner: Mapping[str, Sequence[FileState]],
+        seen: set[str],
+    ) -> FileReport:
+        """What could not be had this time stays in the index as it is."""
+        state = known.get(item.path)
+        for kept in (*inner.get(item.path, ()), *((state,) if state is not None else ())):
+            seen.add(kept.path)
+            self.taken.setdefault(kept.document, f"{kept.source}/{kept.path}")
+        indexed = state is not None and state.error is None
+        return FileReport(
+            source=source.name,
+            path=item.path,
+            status="failed",
+            document=state.document if state is not None else None,
+            reason=_one_line(item.reason) + ("; the version indexed before is kept" if indexed else ""),
+        )
 
     def _warn_of_shared_ids(self) -> None:
         """Every document that gives in its front matter the id that another one gives is reported with a warning."""
@@ -1197,12 +1230,20 @@ def _open_live(config: Config, functions: Sequence[PythonSource]) -> tuple[Live 
     return live, live.run()
 
 
-def _items(source: SourceConfig, root: Path, known: Mapping[str, str]) -> Iterator[RawDocument | SkippedFile]:
-    if source.kind != "files":
-        raise ConfigError(f"source {source.name!r}: kind {source.kind!r} is not known; use kind = 'files'")
+def _items(
+    source: SourceConfig, config: Config, known: Mapping[str, str]
+) -> Iterator[RawDocument | SkippedFile | Unreachable]:
+    if source.kind == "site":
+        from .sources import site
+
+        with Worker(limits=_limits(config.index), target="citehound.parsing.webpage:read_page") as worker:
+            yield from site.documents(
+                source, config.root, known, read=lambda raw: worker.read(raw, language=source.language)
+            )
+        return
     from .sources.files import documents
 
-    return iter(documents(source, root, known))
+    yield from documents(source, config.root, known)
 
 
 def _count_files(folder: Path) -> int:
