@@ -89,10 +89,11 @@ class Turn:
     async def understand(self, *, judge: Judge, rules: RulesJudge) -> FollowUp:
         """Makes the question self-contained. A judge of the caller's own does not decide on this; rules do."""
         decider = judge if isinstance(judge, ModelJudge) else rules
-        question, before = self.asked, [p.question for p in self.past if not p.clarification]
-        last = self.past[-1] if self.past else None
-        if last is not None and last.clarification and isinstance(decider, RulesJudge):
-            question = _joined(last.asked, self.asked)
+        question, before = self.asked, [p.question for p in self.past]
+        if isinstance(decider, RulesJudge):
+            before = [p.question for p in self.past if not p.clarification]
+            if self.past and self.past[-1].clarification:
+                question = _joined(self.past[-1].asked, self.asked)
         found = await decider.follow_up(
             question, before, told=self.told_turns(self.settings.history_tokens), clarify=self.may_ask_back
         )

@@ -122,7 +122,7 @@ _EMPTY_IT = re.compile(
 )
 _GENERIC = _set(
     "one ones thing things other others same next last first second third else more yes no ok okay please thanks thank "
-    "ding dinge andere anderen anderer letzte letzten nachste nachsten erste zweite bitte ja nein danke gleiche "
+    "ding dinge aus andere anderen anderer letzte letzten nachste nachsten erste zweite bitte ja nein danke gleiche "
     "coisa coisas outro outra outros outras mesmo mesma ultimo ultima proximo proxima sim nao obrigado "
     "cosa cosas otro otra otros otras mismo misma si gracias "
     "chose choses autre autres dernier derniere prochain oui non merci"
