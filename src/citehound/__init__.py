@@ -30,6 +30,8 @@ __all__ = [
     "Usage",
     "UsageError",
     "__version__",
+    "hops",
+    "source",
 ]
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from .events import Event
     from .models import OpenedModel
     from .models.scripted import ScriptedModel
+    from .pipeline import hops
+    from .sources.python import source
 
 _HOMES = {
     "answers": ("Answer", "Call", "Citation", "Claim", "Gap", "Usage"),
@@ -57,6 +61,8 @@ _HOMES = {
     "events": ("Event",),
     "models": ("OpenedModel",),
     "models.scripted": ("ScriptedModel",),
+    "pipeline": ("hops",),
+    "sources.python": ("source",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

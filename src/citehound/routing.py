@@ -17,7 +17,7 @@ from .config import Config, SourceConfig
 from .corpus import Corpus
 from .events import Decided, Emit
 from .evidence import Ledger
-from .hops import run_hops
+from .hopping import run_hops
 from .index import Principal
 from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
 from .loop import Conversation, Limits, Outcome, converse
