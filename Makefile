@@ -8,7 +8,7 @@ NEWEST_VENV ?= .venv-newest
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-modes test-newest docs lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-newest docs lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -49,6 +49,12 @@ test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again 
 
 test-formats: $(VENV)/.developed  ## the long form: every file of the corpora, and the big nasty ones
 	$(BIN)/python -m pytest -m slow tests/test_parsing.py tests/test_parsing_pdf.py tests/test_formats_nasty.py
+
+test-scale-ingest: $(VENV)/.developed  ## the long form: 20,000 files, killed on the way, below 1 GB
+	$(BIN)/python -m pytest -m slow tests/test_scale_ingest.py
+
+bench-ingest: $(BENCH_VENV)/.installed  ## reading of all formats: speed, memory, fidelity, beside other readers
+	$(BENCH_VENV)/bin/python benchmarks/ingest.py
 
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls
 	$(BIN)/python -m pytest -m slow tests/test_routing.py

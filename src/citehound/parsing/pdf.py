@@ -542,8 +542,8 @@ def _glyph_calls() -> tuple[Any, Any, Any]:
     raw, address, number = _pdfium(), ctypes.c_void_p, ctypes.c_int
 
     def plain(name: str, result: Any, *arguments: Any) -> Any:
-        at = ctypes.cast(getattr(raw, name), address).value
-        return ctypes.CFUNCTYPE(result, *arguments)(at)
+        prototype: Any = ctypes.CFUNCTYPE(result, *arguments)
+        return prototype(ctypes.cast(getattr(raw, name), address).value)
 
     return (
         plain("FPDFText_GetUnicode", ctypes.c_uint, address, number),
