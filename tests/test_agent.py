@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from citehound import wire
 from citehound.budget import Budget, Price
 from citehound.context import request_tokens
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftClaim, DraftGap
 from citehound.loop import Limits
-from citehound.models.scripted import ScriptedModel, ScriptedRequest, call
+from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
 from citehound.toolbox import MAX_CALLS
 from citehound.wire import MAX_ATTEMPTS
 from small import GOOD, WITHIN_24, opened, quoting, run_agent
@@ -303,6 +304,59 @@ def test_a_turn_that_is_cut_gets_the_room_of_a_draft(corpus: Corpus) -> None:
     assert [r.settings.get("max_tokens") for r in ran.model.requests] == [1500, 1500, 4000]
     assert [c.status for c in ran.claims] == ["verified"]
     assert ran.meter.spent().steps == 2
+
+
+@pytest.mark.parametrize("form", ["tool", "native", "text"])
+def test_a_final_answer_that_is_cut_in_a_turn_is_asked_for_with_the_room_of_a_draft(corpus: Corpus, form: str) -> None:
+    whole = GOOD.model_dump_json()
+    part = ToolCallPart("final_answer", whole[:40]) if form == "tool" else TextPart(whole[:40])
+    cut = ModelResponse(parts=[part], finish_reason="length")
+    good: Turn = f'It is so. [rules/security] "{WITHIN_24}"' if form == "text" else GOOD
+    ran = run_agent(corpus, [READ, cut, good], budget=Budget(max_dollars=0.5), price=PRICE, structured=form)
+    assert [r.settings.get("max_tokens") for r in ran.model.requests] == [1500, 1500, 4000]
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert (ran.meter.spent().steps, ran.meter.spent().model_calls) == (2, 3)
+    asked = [r.messages for r in ran.model.requests]
+    assert len(asked[2]) == len(asked[1])  # what was cut is not sent back to be paid for again
+
+
+def test_a_draft_that_is_sent_back_gets_the_room_of_a_draft(corpus: Corpus) -> None:
+    bad = quoting("rules/security", "Incidents must be reported to the bank within 99 hours of discovery.")
+    ran = run_agent(corpus, [READ, bad, GOOD])
+    assert [r.settings.get("max_tokens") for r in ran.model.requests] == [1500, 1500, 4000]
+    assert [c.status for c in ran.claims] == ["verified"]
+
+
+def test_a_draft_that_is_sent_back_keeps_room_for_a_last_one(corpus: Corpus) -> None:
+    bad = quoting("rules/security", "Incidents must be reported to the bank within 99 hours of discovery.")
+    ran = run_agent(corpus, [READ, bad, GOOD], window=20_000)
+    assert ran.model.requests[2].settings.get("max_tokens") in (1500, 4000)
+    assert [c.status for c in ran.claims] == ["verified"]
+
+
+@pytest.mark.parametrize(("form", "said"), [("native", "it is no JSON"), ("tool", "calling final_answer")])
+def test_prose_instead_of_the_answer_is_told_the_form_it_knows(corpus: Corpus, form: str, said: str) -> None:
+    ran = run_agent(corpus, [READ, "Incidents are reported within 24 hours.", GOOD], structured=form)
+    told = str(ran.model.requests[2].messages[-1])
+    assert said in told
+    assert "[document]" not in told
+    assert [c.status for c in ran.claims] == ["verified"]
+
+
+def test_what_fails_before_it_is_sent_costs_nothing(corpus: Corpus) -> None:
+    ran = run_agent(corpus, [READ, UserError("this model has no such setting")], budget=Budget(), price=PRICE)
+    assert ran.outcome.stop_reason == "model_error"
+    assert ran.meter.spent().reserved == 0
+
+
+@pytest.mark.parametrize(("free", "share"), [(True, 1.0), (False, 0.6)])
+def test_a_free_model_is_waited_for_as_long_as_there_is_time(free: bool, share: float) -> None:
+    async def allowed() -> float:
+        now = asyncio.get_running_loop().time()
+        patience = wire._Patience(allowed=1000.0, streams=False, free=free)  # pyright: ignore[reportPrivateUsage]
+        return (patience.limit.when() or 0.0) - now
+
+    assert asyncio.run(allowed()) == pytest.approx(1000.0 * share, abs=60)  # pyright: ignore[reportUnknownMemberType]
 
 
 def test_a_cut_draft_is_truncated(corpus: Corpus) -> None:

@@ -81,7 +81,7 @@ SEARCHES = [search(f"incident note {n} desk vendor") for n in range(12)]
 def test_old_search_results_shrink_once_when_the_window_fills(corpus: Corpus) -> None:
     events: list[Event] = []
     model = ScriptedModel([read("rules/note-3"), *SEARCHES, quoting("rules/note-3", NOTE_3)], usage=counted)
-    ran = run_agent(corpus, model, window=18_000, emit=events.append)
+    ran = run_agent(corpus, model, window=19_000, emit=events.append)
     assert [e.type for e in events].count("compacted") == 1
     (told,) = [e for e in events if isinstance(e, Compacted)]
     at = next(n for n, r in enumerate(model.requests) if any("shortened" in row for row in returned(r)))
@@ -96,7 +96,7 @@ def test_old_search_results_shrink_once_when_the_window_fills(corpus: Corpus) ->
 
 def test_the_prefix_changes_once_and_then_only_grows(corpus: Corpus) -> None:
     model = ScriptedModel([*SEARCHES, GOOD], usage=counted)
-    run_agent(corpus, model, window=18_000)
+    run_agent(corpus, model, window=19_000)
     sent = [as_sent(r.messages) for r in model.requests]
     changed = [n for n in range(1, len(sent)) if sent[n][: len(sent[n - 1])] != sent[n - 1]]
     assert len(changed) == 1
@@ -112,7 +112,7 @@ def test_without_need_nothing_shrinks(corpus: Corpus) -> None:
 def test_more_turns_fit_than_without_compaction(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     def turns() -> int:
         model = ScriptedModel([*SEARCHES, GOOD], usage=counted, repeat_last=True)
-        run_agent(corpus, model, window=16_000)
+        run_agent(corpus, model, window=20_000)
         return sum(1 for r in model.requests if not r.tools_withheld)
 
     def never(*_: object) -> int:

@@ -46,6 +46,7 @@ class Used:
 
     def __init__(self, corpus: Corpus, *, extra: tuple[Tool, ...] = ()) -> None:
         self.ledger = Ledger()
+        self.corpus = corpus
         self.events: list[Event] = []
         self.box = Toolbox(corpus, principal=OWNER, ledger=self.ledger, emit=self.events.append, extra=extra)
         self.box.begin_step(1)
@@ -240,7 +241,70 @@ def test_calls_beyond_eight_in_a_step_are_refused(used: Used) -> None:
 def test_a_hit_shown_before_is_one_line(used: Used) -> None:
     used.call("search_rules", query="incidents discovery")
     result = used.call("search_rules", query="reported to the bank")
-    assert {"document": "rules/security", "section": "7", "seen": True} in result["hits"]
+    assert {"document": "rules/security", "section": "7", "shown": "in this step"} in result["hits"]
+    used.box.begin_step(2)
+    result = used.call("search_rules", query="discovery of incidents")
+    assert {"document": "rules/security", "section": "7", "shown": "at step 1"} in result["hits"]
+
+
+def test_a_hit_whose_text_was_given_says_so(used: Used) -> None:
+    used.call("read_document", document="rules/security")
+    hits = used.call("search_rules", query="incidents discovery")["hits"]
+    assert {"document": "rules/security", "section": "7", "read": True} in hits
+
+
+def test_what_others_have_read_is_shown_in_full(used: Used) -> None:
+    passage = read_page(used.corpus, "rules/security", principal=OWNER)
+    used.ledger.read(passage)
+    hits = used.call("search_rules", query="incidents discovery")["hits"]
+    assert all("read" not in hit and hit["snippet"] for hit in hits)
+
+
+def test_a_text_read_whole_says_so_and_says_nothing_twice(used: Used) -> None:
+    result = used.call("read_document", document="deals/alpha")
+    assert result["whole"] is True
+    assert not {"next_start", "total_chars"} & set(result)
+    assert not {"title", "declared_id"} & set(result["metadata"])
+    assert result["metadata"]["supplier"] == "Alpha"
+    section = used.call("read_document", document="rules/security", section="8")
+    assert "whole" not in section and section["total_chars"] > section["end"] - section["start"]
+
+
+def test_a_page_takes_in_a_short_rest(tmp_path: Path) -> None:
+    toml = TOML.split("\n\n")[0] + "\n"
+    sizes = {"short": 6_100, "long": 12_000}
+    files = {f"rules/{name}.txt": "word " * (size // 5) for name, size in sizes.items()}
+    with opened(tmp_path, files, toml=toml) as corpus:
+        used = Used(corpus)
+        assert used.call("read_document", document="rules/short")["whole"] is True
+        assert used.call("read_document", document="rules/long")["next_start"] <= 6_000
+        hits = used.call("search_rules", query="word")["hits"]
+        starts = [hit.get("start") for hit in hits if hit["document"] == "rules/long"]
+        assert all(start is None or start >= 6_000 for start in starts)
+
+
+def test_a_hit_deep_in_a_long_text_can_be_read_from_its_place(tmp_path: Path) -> None:
+    toml = TOML.split("\n\n")[0] + "\n"
+    text = "filler text here. " * 800 + "\n\nThe zebra is striped in black.\n\n" + "filler text there. " * 800
+    with opened(tmp_path, {"rules/long.txt": text}, toml=toml) as corpus:
+        used = Used(corpus)
+        hit = used.call("search_rules", query="zebra striped")["hits"][0]
+        page = used.call("read_document", document=hit["document"], start=hit["start"])
+        assert "The zebra is striped in black." in page["text"]
+
+
+def test_a_filter_without_hits_names_what_it_leaves(used: Used) -> None:
+    notes = used.call("search_deals", query="zebra", supplier="Beta")["notes"]
+    assert notes == [
+        "nothing found; 1 document has supplier = 'Beta': deals/beta; read there, or search with other words"
+    ]
+    assert "other words" in used.call("search_deals", query="zebra")["notes"][0]
+
+
+def test_finding_nothing_always_says_so(used: Used) -> None:
+    for phrase in ("aeroplane", "aeroplane tickets of gold"):
+        result = used.call("find_in_document", document="rules/travel", phrase=phrase)
+        assert any("stands nowhere" in note for note in result["notes"])
 
 
 def test_calls_are_recorded_in_the_order_they_were_asked_for(corpus: Corpus) -> None:

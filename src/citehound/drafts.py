@@ -38,7 +38,7 @@ class DraftGap(BaseModel):
 
 
 class Draft(BaseModel):
-    """The final answer: every claim with its quotes, and everything that could not be found."""
+    """The final answer: every claim with its quotes, and everything that was looked for and not found."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

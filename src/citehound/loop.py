@@ -52,6 +52,7 @@ from .prompts import (
     how_to_answer,
     no_calls_left,
     step_notes,
+    wrong_form,
 )
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
@@ -238,7 +239,7 @@ class Conversation:
             if self.model.window is not None and base + cap > self.model.window:
                 raise self.stop("context", "what was read fills the model's context window")
             return cap
-        return limits.turn_tokens
+        return self._redraft_cap(base) if retry else limits.turn_tokens
 
     @property
     def _least_draft(self) -> int:
@@ -253,6 +254,14 @@ class Conversation:
                 return None
             cap = max(self._least_draft, cap - max(1, self.limits.draft_tokens // 16))
         return cap
+
+    def _redraft_cap(self, base: int) -> int:
+        """The output cap where a draft was sent back: that of a draft if a last one still fits after it."""
+        turn, draft = self.limits.turn_tokens, self.limits.draft_tokens
+        fits = self._room_for_results(base, turn_tokens=draft) >= _MIN_RESULTS
+        if self.model.window is not None:
+            fits = fits and self._window_left(base) - (draft - turn) >= _MIN_RESULTS
+        return max(turn, draft) if fits else turn
 
     def _closed(self) -> str:
         return no_calls_left(self.forced, answer=self._answering)
@@ -425,7 +434,8 @@ class Conversation:
         text = "".join(p.content for p in response.parts if isinstance(p, TextPart))
         if form == "native" and text.lstrip().startswith("{"):
             return response
-        draft, self._text_faults = self._read(text)
+        draft, faults = self._read(text)
+        self._text_faults = (wrong_form(form),) if faults else ()
         made = (
             TextPart(draft.model_dump_json())
             if form == "native"
@@ -640,9 +650,9 @@ async def converse(
     output: ToolOutput[Draft] | NativeOutput[Draft] | TextOutput[Draft] = (
         TextOutput(state.read_text)
         if form == "text"
-        else NativeOutput(Draft, name=FINAL_ANSWER, description=_ABOUT_ANSWER)
+        else NativeOutput(Draft, name=FINAL_ANSWER)
         if form == "native"
-        else ToolOutput(Draft, name=FINAL_ANSWER, description=_ABOUT_ANSWER)
+        else ToolOutput(Draft, name=FINAL_ANSWER)
     )
     told = answer_form(form)
     agent: Agent[None, Draft] = Agent(
@@ -664,9 +674,6 @@ async def converse(
     except Exception as problem:
         return await asyncio.to_thread(state.outcome, problem)
     return state.outcome()
-
-
-_ABOUT_ANSWER = "Hand in the final answer: every claim with its quotes, and everything that was not found."
 
 
 class _MeteredModel(WrapperModel):

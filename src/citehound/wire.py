@@ -26,6 +26,7 @@ from pydantic_ai.exceptions import (
     ModelRequestTimeout,
     ModelTimeoutError,
     UnexpectedModelBehavior,
+    UserError,
 )
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -35,6 +36,7 @@ from .answers import StopReason
 from .budget import FREE, Meter, Price
 from .errors import BudgetExceeded
 from .events import Emit, Retry, nowhere
+from .replies import readable
 from .security import redact, visible
 from .tracing import chat_span
 
@@ -73,6 +75,7 @@ _UNREADABLE = (
     LookupError,
     AttributeError,
     AssertionError,
+    RecursionError,
 )
 """What SDKs raise for a reply of another shape than they expect."""
 
@@ -162,7 +165,7 @@ class Wire:
             except BudgetExceeded as problem:
                 raise RequestFailed("dollars", str(problem)) from problem
             before = self.meter.spent().seconds
-            timer = _Patience(allowed=self._allowed(keep), streams=self.stream)
+            timer = _Patience(allowed=self._allowed(keep), streams=self.stream, free=self.price == FREE)
             with chat_span(
                 model=self.model.model_name,
                 provider=self.model.system,
@@ -173,7 +176,7 @@ class Wire:
             ) as traced:
                 try:
                     async with timer.limit:
-                        response = await self._once(messages, settings, parameters, timer)
+                        response = readable(await self._once(messages, settings, parameters, timer))
                 except asyncio.CancelledError:
                     self.meter.forfeit(reservation)
                     traced.failed("cancelled")
@@ -283,19 +286,22 @@ class Wire:
 class _Patience:
     """The time-out of one attempt: the time allowed in all, and the time without a sign of life."""
 
-    def __init__(self, *, allowed: float | None, streams: bool) -> None:
+    def __init__(self, *, allowed: float | None, streams: bool, free: bool = False) -> None:
         self.limit = asyncio.timeout(None)
         self._streams = streams
+        self._free = free
         self._allowed = allowed
         if allowed is not None:
             self._end = asyncio.get_running_loop().time() + allowed
-            self.limit = asyncio.timeout(allowed if allowed <= _WORTH else allowed * _PATIENCE)
+            # A free model is one's own: asked again, it would start the same prompt anew.
+            self.limit = asyncio.timeout(allowed if free or allowed <= _WORTH else allowed * _PATIENCE)
 
     def lives(self) -> None:
         """A part of the reply has come."""
         if self._allowed is not None and not self.limit.expired():
             now = asyncio.get_running_loop().time()
-            self.limit.reschedule(min(self._end, now + max(_IDLE, self._allowed / 4)))
+            idle = self._allowed if self._free else max(_IDLE, self._allowed / 4)
+            self.limit.reschedule(min(self._end, now + idle))
 
 
 def pause_before(attempt: int, *, wait: float | None, chance: float) -> float:
@@ -314,8 +320,8 @@ def fault_of(problem: Exception) -> Fault:
         return Fault(kind="context", said=said)
     if isinstance(problem, ModelQuotaExceededError):
         return Fault(kind="spend_limit", said=said)
-    if isinstance(problem, ModelAuthenticationError | ModelRequestRejectedError):
-        return Fault(kind="rejected", said=said, billed=False)
+    if isinstance(problem, ModelAuthenticationError | ModelRequestRejectedError | UserError):
+        return Fault(kind="rejected", said=said, billed=False)  # a UserError is raised before anything is sent
     if isinstance(problem, ModelConnectionError):
         sent = problem.phase not in ("connect", "pool")
         late = isinstance(problem, ModelTimeoutError)
@@ -330,9 +336,11 @@ def fault_of(problem: Exception) -> Fault:
         return Fault(kind="cut", said=said, passing=True)
     if isinstance(problem, ContentFilterError):
         return Fault(kind="refused", said="the model refused to answer")
-    if isinstance(
-        problem, ModelAPIError | UnexpectedModelBehavior | TypeError | ValueError | LookupError | AttributeError
-    ):
+    status = getattr(problem.__cause__, "status_code", None)
+    if isinstance(status, int) and 300 <= status < 400:
+        said = f"the provider's address answers {status}, a redirect, and none is followed: check base_url"
+        return Fault(kind="rejected", said=said, billed=False)
+    if isinstance(problem, _UNREADABLE):
         return Fault(kind="malformed", said=f"the provider's reply cannot be read: {said}"[:300], passing=True)
     return Fault(kind="unknown", said=said)
 
@@ -389,9 +397,8 @@ def _silent_end(response: ModelResponse) -> bool:
     """True when a streamed reply of a provider has no reason for its end, as after a connection closed too early."""
     if response.provider_name is None or response.finish_reason == "content_filter":
         return False
-    return response.finish_reason is None or (
-        response.finish_reason == "stop" and "finish_reason" not in (response.provider_details or {})
-    )
+    said = (response.provider_details or {}).get("finish_reason")  # a reason that nobody knows is one, too
+    return not said and response.finish_reason in (None, "stop")
 
 
 def one_line(problem: BaseException | str) -> str:

@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from ...index import Lexicon
-from .words import fold, language_of, plain_title, stem, stems, words
+from .words import capitalised, fold, language_of, plain_title, stem, stems, words
 
 LEADS = "follow_leads"
 _FIXED = ("query", "only_current", "k")
@@ -285,7 +285,7 @@ def _hits(content: Mapping[str, Any], earlier: Mapping[tuple[str, str | None], H
     for rank, row in enumerate(_rows(content.get("hits"))):
         document, section = str(row.get("document", "")), row.get("section")
         section = None if section is None else str(section)
-        if row.get("seen") and (document, section) in earlier:
+        if (row.get("shown") or row.get("read")) and (document, section) in earlier:
             old = earlier[document, section]
             found.append(
                 Hit(
@@ -518,13 +518,24 @@ def matched_filters(
             named = [
                 (len(word), owners[word][0])
                 for word in capitals
-                if len(owners.get(word, ())) == 1 and word not in exclude and _looks_like_name(word, owners[word][0])
+                if len(owners.get(word, ())) == 1
+                and word not in exclude
+                and _looks_like_name(word, owners[word][0])
+                and not _of_another(word, owners[word][0], question)
             ]
             if named:
                 best = max(named)
         if best is not None:
             found[key] = best[1]
     return found
+
+
+def _of_another(word: str, value: str, question: str) -> bool:
+    """True where the word only ends longer names that are not this one ('Group' of 'Oriental Financial Group')."""
+    ours = set(re.findall(r"[^\W_]+", fold(value)))
+    spans = [re.findall(r"[^\W_]+", fold(span)) for span in capitalised(question)]
+    within = [span for span in spans if word in span]
+    return bool(within) and all(span[0] not in ours and span[-1] == word and len(span) > 1 for span in within)
 
 
 def _looks_like_name(word: str, value: str) -> bool:
