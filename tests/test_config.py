@@ -339,3 +339,28 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 def test_every_variable_is_documented() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "configuration.md").read_text("utf-8")
     assert [name for name in (*ENVIRONMENT, *OTHER_ENVIRONMENT) if name not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("What suppliers have agreed to is in these contracts.", True),
+        ("The rules that every department keeps to.", True),
+        ("Handbook is a collection of rules for new people.", True),
+        ("At the bottom of each page of the [hosted handbook][home] there is a source link.", False),
+        ("Everything here is invented: the bank, its suppliers and the wiki.", False),
+        ("This repository is built with a tool, see below.", False),
+    ],
+)
+def test_a_description_is_a_sentence_on_the_contents_or_lists_titles(tmp_path: Path, sentence: str, said: bool) -> None:
+    write(tmp_path / "handbook" / "README.md", f"# Handbook\n\n{sentence}\n")
+    write(tmp_path / "handbook" / "travel.md", "# Travel\n\nTrains are booked early.\n")
+    description = str(suggested(tmp_path)["handbook"]["description"])
+    assert description == (sentence if said else "Handbook: 2 documents, among them Handbook; Travel")
+
+
+def test_a_key_that_few_documents_have_is_no_filter(tmp_path: Path) -> None:
+    for n in range(40):
+        rare = f"mood: {'good' if n % 2 else 'bad'}\n" if n < 3 else ""
+        write(tmp_path / "notes" / f"{n}.md", f"---\nteam: {'a' if n % 3 else 'b'}\n{rare}---\n# Note {n}\n\nText.\n")
+    assert suggested(tmp_path)["notes"]["filters"] == ["team"]

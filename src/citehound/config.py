@@ -902,17 +902,35 @@ def _holds_cases(path: Path) -> bool:
 
 
 def _describe(folder: Path, files: Sequence[Path]) -> str:
-    """A README's first sentence, else the first titles."""
+    """A README's first sentence if it says what is in the folder, else the first titles."""
     for file in files:
         if file.stem.lower() in ("readme", "index", "home") and file.parent == folder:
             sentence = _first_sentence(_head(file))
-            if sentence:
+            if sentence and _says_what_is_there(sentence, folder):
                 return sentence
     titles = list(dict.fromkeys(t for t in (_title(f) for f in files[:40]) if t))
     some = "; ".join(titles[:4]) + (" ..." if len(titles) > 4 else "")
     word = re.sub(r"[-_]+", " ", folder.name).strip().capitalize() or "Documents"
     count = f"{len(files)} document{'s' if len(files) > 1 else ''}"
     return f"{word}: {count}, among them {some}" if some else f"{word}: {count}"
+
+
+_SUBJECT = re.compile(
+    r"(?:this|these|those|welcome|what|how|here (?:are|you)|the|our|an?|all)\b|.{0,40}?\b(?:is|are) (?:a|an|the|our|where)\b",
+    re.IGNORECASE,
+)
+_ABOUT_ITSELF = re.compile(
+    r"\b(?:click|link|button|page|readme|repositor|repo|build|install|run|clone|fork|contribut|licen[cs]e|download|"
+    r"invented|fictional|copyright|deprecated|moved|badge|generated)",
+    re.IGNORECASE,
+)
+"""Words of a sentence about files or how to use them, not about what the documents say."""
+
+
+def _says_what_is_there(sentence: str, folder: Path) -> bool:
+    name = re.sub(r"[-_]+", " ", folder.name).casefold()
+    begins = _SUBJECT.match(sentence) is not None or sentence.casefold().startswith(name)
+    return begins and _ABOUT_ITSELF.search(sentence) is None
 
 
 def _head(file: Path) -> str:
@@ -962,14 +980,15 @@ def _first_sentence(head: str) -> str:
 
 
 def _readable(text: str, most: int) -> str:
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", text)
     text = re.sub(r"[*`_]{1,3}(\S.*?\S|\S)[*`_]{1,3}", r"\1", text)
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= most else text[: most - 3].rstrip() + "..."
 
 
 def _filters(files: Sequence[Path], rows: Mapping[Path, Mapping[str, str]]) -> list[str]:
-    """Keys with 2 to 50 values that repeat: enough to choose between, few enough to choose from."""
+    """Keys of a tenth of the documents or more with 2 to 50 values that repeat: enough to choose between, few enough to
+    choose from."""
     values: dict[str, list[str]] = {}
     for file in files:
         for key, value in {**rows.get(file, {}), **_front_matter(_head(file))}.items():
@@ -980,7 +999,8 @@ def _filters(files: Sequence[Path], rows: Mapping[Path, Mapping[str, str]]) -> l
         distinct = len(set(given))
         if all(re.fullmatch(r"[\d\s.,:/TZ+-]+", v) for v in given):
             continue  # dates and numbers are not chosen from a list
-        if 2 <= distinct <= 50 and distinct < len(given) and re.fullmatch(r"[^\W\d][\w-]*", key):
+        rare = len(given) * 10 < len(files)
+        if 2 <= distinct <= 50 and distinct < len(given) and not rare and re.fullmatch(r"[^\W\d][\w-]*", key):
             chosen.append(key)
     return chosen[:8]
 
