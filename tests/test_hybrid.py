@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,8 +52,8 @@ def filled(folder: Path, **texts: str) -> None:
         index.add([entry(f"docs/{name}", text, title=name) for name, text in texts.items()])
 
 
-def found(index: EmbeddedIndex, query: str, **options: int) -> list[str]:
-    return [hit.document for hit in index.search(query, principal=OWNER, **options).hits]
+def found(index: EmbeddedIndex, query: str, *, k: int = 6) -> list[str]:
+    return [hit.document for hit in index.search(query, principal=OWNER, k=k).hits]
 
 
 # fusion
@@ -69,6 +69,14 @@ def test_a_score_is_the_share_of_the_best_by_words_plus_the_weighted_cosine() ->
         (1, None, False),
         (None, 2, False),
     ]
+
+
+def test_what_is_kept_counts_as_if_it_were_the_nearest() -> None:
+    words = [(1, 8.0), (2, 6.0), (3, 5.0)]
+    cosines = {1: 0.1, 2: 0.0, 3: 0.9}
+    candidates = fuse(words, [(3, 0.9)], cosines=cosines, weights=Weights(dense=0.5), kept={1})
+    assert [c.key for c in candidates] == [1, 3, 2]
+    assert [c.cosine for c in candidates] == [0.1, 0.9, 0.0]
 
 
 def test_a_passage_without_the_words_needs_a_cosine_above_the_floor() -> None:
@@ -87,6 +95,26 @@ def test_a_passage_is_found_by_meaning_where_it_has_none_of_the_words(tmp_path: 
         assert found(words, "reimbursement of broken products") == []
     with EmbeddedIndex(tmp_path / "i", embedder=static(), weights=Weights(floor=0.3)) as both:
         assert found(both, "reimbursement of broken products", k=1) == ["docs/refund"]
+
+
+def test_the_first_hits_by_words_stay_the_first_and_vectors_order_the_rest(tmp_path: Path) -> None:
+    texts = {
+        "a": "goods goods goods come damaged",
+        "b": "damaged goods of the bank",
+        "c": "A clock with damaged hands",
+        "d": "Customers get their money back for broken products which were damaged on the way to them",
+    }
+    filled(tmp_path / "i", **texts)
+    query = "refund of damaged goods"
+    with EmbeddedIndex(tmp_path / "i") as words:
+        first = found(words, query)
+    for keep in (1, 2, 3):
+        with EmbeddedIndex(tmp_path / "i", embedder=static(), weights=Weights(dense=9.0, keep=keep)) as both:
+            assert found(both, query)[:keep] == first[:keep]
+    with EmbeddedIndex(tmp_path / "i", embedder=static(), weights=Weights(dense=9.0, keep=2)) as both:
+        assert (first[2:], found(both, query)[2:]) == (["docs/c", "docs/d"], ["docs/d", "docs/c"])
+        hits = both.search(query, principal=OWNER).hits
+        assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
 
 
 def test_one_word_brings_only_passages_that_have_it(tmp_path: Path) -> None:
@@ -233,7 +261,7 @@ def test_an_index_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monk
 
 
 @contextmanager
-def corpus_of(root: Path, files: Mapping[str, str], *, settings: str = "") -> Iterator[Corpus]:
+def corpus_of(root: Path, files: Mapping[str, str], *, settings: str = "") -> Generator[Corpus]:
     toml = f'{settings}\n[[sources]]\nname = "docs"\npath = "docs"\n'
     path = write_corpus(root, {f"docs/{name}.md": text for name, text in files.items()}, toml=toml)
     with Corpus.open(config.load(path, env={}), write=True) as corpus:

@@ -156,10 +156,12 @@ class EmbeddingConfig:
     base_url: str | None = None
     dimensions: int | None = None
     """None means: as many as the embedder gives."""
-    weight: float = 0.25
+    weight: float = 0.4
     """What the cosine counts beside the score by words."""
     floor: float = 0.5
     """Least cosine of a hit that has none of the query's words."""
+    keep: int = 5
+    """So many of the first hits by words stay the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +325,7 @@ _EMBEDDING: Mapping[str, _Kind] = {
     "dimensions": "count",
     "weight": "number",
     "floor": "number",
+    "keep": "whole",
 }
 _RERANK: Mapping[str, _Kind] = {"name": "text", "base_url": "text", "candidates": "count", "seconds": "positive"}
 

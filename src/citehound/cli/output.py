@@ -470,7 +470,7 @@ def show_explanation(explanation: Explanation) -> None:
         own = "none of their own (a query of one word)" if explanation.words_only else f"from {explanation.floor:g} on"
         out(
             f"    vectors: {explanation.dense}; score = words / best + {explanation.dense_weight:g} x cosine; "
-            f"passages without the query's words: {own}"
+            f"passages without the query's words: {own}; the first {explanation.keep} by words stay the first"
         )
     if explanation.rerank:
         out(f"    reranked: {explanation.rerank}")

@@ -99,6 +99,8 @@ class Explanation:
     """The embedder; None where words alone were searched."""
     dense_weight: float
     floor: float
+    keep: int
+    """The first so many hits by words stay the first."""
     words_only: bool
     """The query has too few words for vectors to bring passages of their own."""
     considered: tuple[Considered, ...]

@@ -55,12 +55,14 @@ from .analysis import (
     known_language,
     query_terms,
 )
+from .catalog import Catalog, Head, folded_parts, parts
 from .functionwords import FUNCTION_WORDS
 from .fusion import Candidate, Weights, fuse
 from .links import Wording, calls, key_of, pack, unpack, wording
 from .locking import WriteLock
-from .trail import EmbeddedTrail, Head
-from .versions import CURRENT, Currency, Named, Names, currencies, state_of
+from .trail import EmbeddedTrail
+from .trail import Head as TrailHead
+from .versions import state_of
 
 FORMAT = 3
 REBUILD = "run `citehound index --rebuild`"
@@ -90,6 +92,10 @@ _BOILERPLATE = 5
 _BOILERPLATE_COSTS = 0.3
 """and loses this share of its score by words where it stands in every document."""
 _EMBEDDED_AT_ONCE = 2000
+_FEW = 500
+"""So many new documents are looked up one by one."""
+_MASKS = 32
+"""So many choices of vectors are kept at hand."""
 _CACHED_CHARS = 32_000_000
 _CACHED_WORDINGS = 30_000
 """Passages whose words are kept at hand."""
@@ -122,21 +128,6 @@ CREATE TRIGGER IF NOT EXISTS links_go AFTER DELETE ON documents BEGIN
 END;
 """
 """What links stand on: the words and names of each document's passages, and by which names a document is called."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Head:
-    """What the catalog keeps of a document in memory."""
-
-    row: int
-    id: str
-    source: str
-    path: str
-    title: str
-    language: str | None
-    metadata: Metadata
-    chars: int
-    passages: int
 
 
 class _Stored:
@@ -203,40 +194,12 @@ class _Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Catalog:
-    """All documents' heads at one moment, with what follows from them."""
-
-    heads: Mapping[str, _Head]
-    by_row: Mapping[int, _Head]
-    languages: tuple[str, ...]
-    passages: int
-    documents: Mapping[str, int]
-    """How many there are by source."""
-    names: Names
-    currencies: Mapping[str, Currency]
-    today: date
-    keys: Mapping[str, Mapping[str, str]]
-    """Source ('' for all) to folded key to key."""
-    values: Mapping[tuple[str, str], Mapping[str, str]]
-    """(source or '', key) to folded value (also of a part of a list) to the value as most often written."""
-    whole_values: Mapping[tuple[str, str], Sequence[str]]
-    """(source or '', key) to whole values, most frequent first."""
-    hidden: frozenset[str]
-    """Documents that do not hold today."""
-    everywhere: str | None
-    """The term of the only source, which would narrow nothing."""
-
-    def currency(self, document: str) -> Currency:
-        return self.currencies.get(document, CURRENT)
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Snapshot:
     """What a reader sees: all stores at one `seq`."""
 
     seq: int
     searcher: tantivy.Searcher
-    catalog: _Catalog
+    catalog: Catalog
     state: str = ""
     """What `documents.db` said of the vectors."""
     view: vectors.View | None = None
@@ -283,8 +246,8 @@ class _Legs:
 
 @dataclass(kw_only=True)
 class _Ranking:
-    taken: list[tuple[float, _Head, int, tuple[str, ...]]] = field(
-        default_factory=list[tuple[float, _Head, int, tuple[str, ...]]]
+    taken: list[tuple[float, Head, int, tuple[str, ...]]] = field(
+        default_factory=list[tuple[float, Head, int, tuple[str, ...]]]
     )
     """(score, document, ordinal, other documents with the same passage), best first."""
     gone: set[str] = field(default_factory=set[str])
@@ -309,6 +272,26 @@ def _source_term(source: str) -> str:
     return f"source\x1f{source}"
 
 
+def _everywhere(catalog: Catalog) -> str | None:
+    """The term of the only source, which would narrow nothing."""
+    return None if catalog.only_source is None else _source_term(catalog.only_source)
+
+
+def _head(row: int, document: str, source: str, packed: str) -> Head:
+    head = json.loads(packed)
+    return Head(
+        row=row,
+        id=document,
+        source=source,
+        path=head["path"],
+        title=head["title"],
+        language=head["language"],
+        metadata=head["metadata"],
+        chars=head["chars"],
+        passages=head["passages"],
+    )
+
+
 def _value_term(key: str, value: str) -> str:
     return f"key\x1f{fold_value(key)}\x1f{fold_value(value)[:200]}"
 
@@ -327,12 +310,6 @@ def _text_term(source: str, same: int) -> str:
 
 _HELD = "state\x1fcurrent"
 _NOT_HELD = "state\x1fother"
-
-
-def _parts(value: str) -> tuple[str, ...]:
-    """A metadata value and, where it is a list, its members."""
-    parts = [p.strip() for p in value.split(",")] if "," in value else []
-    return tuple(dict.fromkeys([value.strip(), *[p for p in parts if p]]))
 
 
 def _crc(*parts: str | bytes | None) -> int:
@@ -781,7 +758,7 @@ class EmbeddedIndex:
         held = state_of(document.metadata) == "current"
         marks = [_source_term(document.source), _HELD if held else _NOT_HELD]
         for key, value in document.metadata.items():
-            marks.extend(_value_term(key, part) for part in _parts(value))
+            marks.extend(_value_term(key, part) for part in parts(value))
         for chunk in chunks:
             body = analyse(chunk.text, language)
             context = analyse(chunk.context.removeprefix(document.title), language)
@@ -974,7 +951,7 @@ class EmbeddedIndex:
         db.execute("INSERT OR REPLACE INTO meta VALUES ('vectors', ?)", (state.packed(),))
         db.execute("COMMIT")
 
-    def _view(self, state: vectors.State, catalog: _Catalog) -> vectors.View | None:
+    def _view(self, state: vectors.State, catalog: Catalog) -> vectors.View | None:
         if self._embedder is None:
             return None
         if not state.fits(self._embedder):
@@ -991,16 +968,6 @@ class EmbeddedIndex:
     def _warn(self, warning: str) -> None:
         if warning not in self._warnings:
             self._warnings = (*self._warnings, warning)
-
-    def _rows(self, catalog: _Catalog, chosen: _Choice, *, source: str | None, only_current: bool) -> list[int]:
-        """Of the documents that a source, filters and currency leave."""
-        return [
-            head.row
-            for head in catalog.heads.values()
-            if (source is None or head.source == source)
-            and not (only_current and head.id in catalog.hidden)
-            and _matches(head, chosen)
-        ]
 
     # -- reading
 
@@ -1041,64 +1008,26 @@ class EmbeddedIndex:
             self._drop()
             self._open_for_reading()
 
-    def _read_catalog(self, db: sqlite3.Connection) -> _Catalog:
-        heads: dict[str, _Head] = {}
-        for row, document, source, text in db.execute("SELECT row, id, source, head FROM documents ORDER BY id"):
-            head = json.loads(text)
-            heads[document] = _Head(
-                row=row,
-                id=document,
-                source=source,
-                path=head["path"],
-                title=head["title"],
-                language=head["language"],
-                metadata=head["metadata"],
-                chars=head["chars"],
-                passages=head["passages"],
-            )
-        today = self._today()
-        names = Names((h.id, f"{h.source}/{h.path}") for h in heads.values())
-        known = currencies(
-            (Named(id=h.id, path=f"{h.source}/{h.path}", metadata=h.metadata) for h in heads.values()),
-            today=today,
-            names=names,
+    def _read_catalog(self, db: sqlite3.Connection) -> Catalog:
+        """The catalog of the last snapshot with what has changed since, or all of it: a changed document has a new
+        row."""
+        before = (
+            self._snapshot.catalog
+            if self._snapshot is not None
+            else Catalog.empty(today=self._today(), language=self._language_of(None))
         )
-        counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for head in heads.values():
-            for key, value in head.metadata.items():
-                if value.strip():
-                    counts[head.source, key][value.strip()] += 1
-                    counts["", key][value.strip()] += 1
-        keys: dict[str, dict[str, str]] = defaultdict(dict)
-        values: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-        whole: dict[tuple[str, str], list[str]] = {}
-        for (source, key), counter in counts.items():
-            keys[source].setdefault(fold_value(key), key)
-            ordered = sorted(counter, key=lambda value: (-counter[value], value))
-            seen: dict[str, str] = {}
-            for value in ordered:
-                seen.setdefault(fold_value(value), value)
-            whole[source, key] = list(seen.values())
-            for value in ordered:
-                for part in _parts(value):
-                    values[source, key].setdefault(fold_value(part), part)
-        languages = sorted({known_language(self._language_of(h.language)) for h in heads.values()})
-        sources = {h.source for h in heads.values()}
-        return _Catalog(
-            heads=heads,
-            by_row={h.row: h for h in heads.values()},
-            languages=tuple(languages),
-            passages=sum(h.passages for h in heads.values()),
-            documents=Counter(h.source for h in heads.values()),
-            names=names,
-            currencies=known,
-            today=today,
-            keys=keys,
-            values=values,
-            whole_values=whole,
-            hidden=frozenset(d for d, c in known.items() if not c.current),
-            everywhere=_source_term(sources.pop()) if len(sources) == 1 else None,
-        )
+        there = {row for (row,) in db.execute("SELECT row FROM documents")}
+        news = sorted(there.difference(before.by_row))
+        few = len(news) <= _FEW
+        added: list[Head] = []
+        asked = "SELECT row, id, source, head FROM documents WHERE row >= ?"
+        for row, document, source, text in db.execute(asked, (news[0],)) if news and not few else ():
+            if row in there and row not in before.by_row:
+                added.append(_head(row, document, source, text))
+        for row in news if few else ():
+            if (found := db.execute(f"{asked} LIMIT 1", (row,)).fetchone()) is not None and found[0] == row:
+                added.append(_head(*found))
+        return before.after(added=added, gone=[row for row in before.by_row if row not in there], today=self._today())
 
     def any_document(self) -> bool:
         """True when there is at least one document."""
@@ -1221,6 +1150,7 @@ class EmbeddedIndex:
             dense=None if legs.vector is None or self._embedder is None else self._embedder.name,
             dense_weight=self._weights.dense,
             floor=self._weights.floor,
+            keep=self._weights.keep,
             words_only=legs.words_only,
             considered=tuple(considered),
         )
@@ -1240,7 +1170,7 @@ class EmbeddedIndex:
         wanted: Query | None = None
         if terms:
             must: list[tuple[Occur, Query]] = [
-                (Occur.Must, _mark(mark)) for mark in chosen.marks if mark != look.catalog.everywhere
+                (Occur.Must, _mark(mark)) for mark in chosen.marks if mark != _everywhere(look.catalog)
             ]
             if documents is not None:
                 must.append((Occur.Must, Query.const_score_query(_one_of(_SCHEMA, documents), 0.0)))
@@ -1281,9 +1211,9 @@ class EmbeddedIndex:
         chosen = _choose(catalog, source=source, filters=filters)
         if chosen.notes:
             return None
-        heads: dict[int, Head | None] = {}
+        heads: dict[int, TrailHead | None] = {}
 
-        def head(row: int) -> Head | None:
+        def head(row: int) -> TrailHead | None:
             if row not in heads:
                 heads[row] = self._trail_head(catalog, row, chosen, source=source, only_current=only_current)
             return heads[row]
@@ -1310,7 +1240,7 @@ class EmbeddedIndex:
         return EmbeddedTrail(
             searcher=look.searcher,
             schema=_SCHEMA,
-            marks=[mark for mark in chosen.marks if mark != catalog.everywhere],
+            marks=[mark for mark in chosen.marks if mark != _everywhere(catalog)],
             ordinal_bits=_ORDINAL_BITS,
             passages=catalog.passages,
             language=self._language_of(None),
@@ -1326,8 +1256,8 @@ class EmbeddedIndex:
         )
 
     def _trail_head(
-        self, catalog: _Catalog, row: int, chosen: _Choice, *, source: str | None, only_current: bool
-    ) -> Head | None:
+        self, catalog: Catalog, row: int, chosen: _Choice, *, source: str | None, only_current: bool
+    ) -> TrailHead | None:
         known = catalog.by_row.get(row)
         if known is None or (source is not None and known.source != source):
             return None
@@ -1335,9 +1265,9 @@ class EmbeddedIndex:
         if only_current and not currency.current:
             return None
         for key, value in chosen.wanted:
-            if all(fold_value(part) != value for part in _parts(known.metadata.get(key, ""))):
+            if value not in folded_parts(known.metadata.get(key, "")):
                 return None
-        return Head(
+        return TrailHead(
             row=row,
             document=known.id,
             source=known.source,
@@ -1445,20 +1375,20 @@ class EmbeddedIndex:
         """Which vectors a search may look at; None means all of them."""
         catalog = look.catalog
         assert look.view is not None
+        narrow = (source is not None and source != catalog.only_source) or chosen.wanted
+        if documents is None and not narrow and not (only_current and catalog.hidden):
+            return None
+        table = catalog.rows(source=source, wanted=chosen.wanted, only_current=only_current)
         if documents is not None:
             heads = (catalog.heads.get(document) for document in documents)
-            rows = {head.row for head in heads if head is not None}
-            return look.view.among(
-                rows.intersection(self._rows(catalog, chosen, source=source, only_current=only_current))
-            )
-        narrow = (source is not None and _source_term(source) != catalog.everywhere) or chosen.wanted
-        if not narrow and not (only_current and catalog.hidden):
-            return None
+            return look.view.among(head.row for head in heads if head is not None and table[head.row])
         key = (source, chosen.wanted, only_current)
         mask = look.masks.get(key)
         if mask is None:
-            mask = look.view.among(self._rows(catalog, chosen, source=source, only_current=only_current))
-            if len(look.masks) < 32:
+            mask = look.view.where(table)
+            with self._mutex:
+                while len(look.masks) >= _MASKS:
+                    look.masks.pop(next(iter(look.masks)))
                 look.masks[key] = mask
         return mask
 
@@ -1525,22 +1455,32 @@ class EmbeddedIndex:
                 if key >> _ORDINAL_BITS in by_row
             ]
             words.sort(key=lambda w: (-round(w[1], 5), by_row[w[0] >> _ORDINAL_BITS].id, w[0]))
+            plain = [
+                Candidate(key=key, score=score, words=score, words_rank=at, cosine=None, dense_rank=None)
+                for at, (key, score) in enumerate(words, start=1)
+            ]
+            candidates = plain
             if view is not None and legs.vector is not None:
                 near = view.nearest(legs.vector, k=limit, mask=legs.mask)
                 known = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
+                first = _walk(
+                    plain,
+                    look.catalog,
+                    same,
+                    hidden=hidden,
+                    k=self._weights.keep,
+                    per_document=per_document,
+                    judged=False,
+                )
                 candidates = fuse(
                     words,
                     near,
                     cosines={key: float(cosine) for (key, _), cosine in zip(words, known, strict=True)},
                     weights=self._weights,
                     words_only=legs.words_only,
+                    kept={(head.row << _ORDINAL_BITS) | ordinal for _, head, ordinal, _ in first.taken},
                 )
                 candidates.sort(key=lambda c: (-round(c.score, 5), by_row[c.key >> _ORDINAL_BITS].id, c.key))
-            else:
-                candidates = [
-                    Candidate(key=key, score=score, words=score, words_rank=at, cosine=None, dense_rank=None)
-                    for at, (key, score) in enumerate(words, start=1)
-                ]
             ranking = _walk(
                 candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged
             )
@@ -1619,11 +1559,8 @@ class EmbeddedIndex:
         chosen = _choose(catalog, source=source, filters=filters)
         if chosen.notes:
             return DocumentList(documents=(), total=0, notes=chosen.notes)
-        matching = [
-            head
-            for head in catalog.heads.values()
-            if (source is None or head.source == source) and _matches(head, chosen)
-        ]
+        table = catalog.rows(source=source, wanted=chosen.wanted, only_current=False)
+        matching = [head for head in catalog.heads.values() if table[head.row]]
         shown = [h for h in matching if not only_current or catalog.currency(h.id).current]
         return DocumentList(
             documents=tuple(_info(catalog, h) for h in shown[max(0, start) : max(0, start) + max(0, limit)]),
@@ -1655,7 +1592,7 @@ class EmbeddedIndex:
         """Known values of a metadata key, most frequent first; empty for an unknown key."""
         catalog = self._look().catalog
         known = catalog.keys.get(source, {}).get(fold_value(key))
-        return [] if known is None else list(catalog.whole_values[source, known])
+        return [] if known is None else list(catalog.whole_values(source, known))
 
     def lexicon(self, *, principal: Principal) -> EmbeddedLexicon:
         look = self._look()
@@ -1667,7 +1604,7 @@ class EmbeddedLexicon:
     """Frequencies, names and values of the index at one moment."""
 
     searcher: tantivy.Searcher
-    catalog: _Catalog
+    catalog: Catalog
     _known: dict[str, int] = field(default_factory=dict[str, int], repr=False, compare=False)
 
     @property
@@ -1689,7 +1626,7 @@ class EmbeddedLexicon:
 
     def values(self, source: str) -> Mapping[str, tuple[str, ...]]:
         """Known values of every metadata key of a source."""
-        return {key: tuple(values) for (of, key), values in self.catalog.whole_values.items() if of == source}
+        return {key: tuple(self.catalog.whole_values(of, key)) for of, key in self.catalog.counts if of == source}
 
     def titles(self) -> Sequence[tuple[str, str]]:
         return [(h.id, h.title) for h in self.catalog.heads.values()]
@@ -1712,7 +1649,7 @@ def _only_heading(document: Document, chunk: Chunk) -> bool:
 
 def _walk(
     candidates: Sequence[Candidate],
-    catalog: _Catalog,
+    catalog: Catalog,
     same: Mapping[int, int],
     *,
     hidden: frozenset[str],
@@ -1727,7 +1664,7 @@ def _walk(
     count: Counter[int] = Counter()
     seen: dict[tuple[object, ...], int] = {}
     copies: dict[int, list[str]] = defaultdict(list)
-    taken: list[tuple[float, _Head, int]] = []
+    taken: list[tuple[float, Head, int]] = []
     lowest = 0.0
     for candidate in candidates:
         rounded = -round(candidate.score, 5)
@@ -1898,13 +1835,7 @@ class _Choice:
     """Why nothing can match."""
 
 
-def _matches(head: _Head, chosen: _Choice) -> bool:
-    return all(
-        any(fold_value(part) == value for part in _parts(head.metadata.get(key, ""))) for key, value in chosen.wanted
-    )
-
-
-def _choose(catalog: _Catalog, *, source: str | None, filters: Mapping[str, str] | None) -> _Choice:
+def _choose(catalog: Catalog, *, source: str | None, filters: Mapping[str, str] | None) -> _Choice:
     """Filters as the index knows them. An unknown key or value matches nothing, and the notes say what is near."""
     of = source or ""
     marks = [] if source is None else [_source_term(source)]
@@ -1920,7 +1851,7 @@ def _choose(catalog: _Catalog, *, source: str | None, filters: Mapping[str, str]
             near = _near(fold_value(key), known_keys)
             notes.append(f"filter {key!r} is not known{_nearest(near)}")
             continue
-        known_values = catalog.values.get((of, known), {})
+        known_values = catalog.values(of, known)
         folded = fold_value(value)
         if folded not in known_values:
             near = _near(folded, known_values)
@@ -1942,7 +1873,7 @@ def _nearest(near: Sequence[str]) -> str:
     return f"; nearest: {', '.join(repr(n) for n in near)}" if near else ""
 
 
-def _nearest_documents(name: str, catalog: _Catalog) -> list[str]:
+def _nearest_documents(name: str, catalog: Catalog) -> list[str]:
     wanted = fold(name).rsplit("/", 1)[-1]
     by_last: dict[str, str] = {}
     for document in catalog.heads:
@@ -1952,7 +1883,7 @@ def _nearest_documents(name: str, catalog: _Catalog) -> list[str]:
     return list(dict.fromkeys([*(by_last[c] for c in close), *inside]))[:3]
 
 
-def _info(catalog: _Catalog, head: _Head) -> DocumentInfo:
+def _info(catalog: Catalog, head: Head) -> DocumentInfo:
     currency = catalog.currency(head.id)
     return DocumentInfo(
         document=head.id,

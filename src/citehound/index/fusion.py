@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -10,10 +10,12 @@ from dataclasses import dataclass
 class Weights:
     """How the two legs of a search count; chosen on dev data (docs/decisions/0021-dense.md)."""
 
-    dense: float = 0.25
+    dense: float = 0.4
     """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1)."""
     floor: float = 0.5
     """A passage that has none of the query's words is a hit only with at least this cosine."""
+    keep: int = 5
+    """The first so many hits by words stay the first, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,13 @@ def fuse(
     cosines: Mapping[int, float],
     weights: Weights,
     words_only: bool = False,
+    kept: Collection[int] = (),
 ) -> list[Candidate]:
     """Both legs' passages, best first, equal ones by key.
 
     `words` and `dense` are (key, score), best first; `cosines` has those of every passage that words brought. With
-    `words_only` vectors change the order, and bring nothing of their own.
+    `words_only` vectors change the order, and bring nothing of their own. Passages that are `kept` count as if their
+    cosine were 1, so that none gets past one that has fewer words.
     """
     best = max((score for _, score in words), default=0.0) or 1.0
     ranks = {key: at for at, (key, _) in enumerate(dense, start=1)}
@@ -55,7 +59,7 @@ def fuse(
         found.append(
             Candidate(
                 key=key,
-                score=score / best + weights.dense * cosine,
+                score=score / best + weights.dense * (1.0 if key in kept else cosine),
                 words=score,
                 words_rank=at,
                 cosine=cosine,

@@ -187,15 +187,16 @@ class View:
             self._bits = np.zeros((0, _words(size)), dtype=np.uint64)
         self.rows = (self._keys >> np.uint64(ORDINAL_BITS)).astype(np.int64)
         """The document's row of each vector."""
-        there = np.fromiter(live, dtype=np.int64)
-        self._live: Mask = np.isin(self.rows, there)
+        self._highest = int(self.rows.max(initial=0))
+        self._live: Mask = self.among(live)
+        self._count = int(np.count_nonzero(self._live))
         self._order: npt.NDArray[np.int64] | None = None
         self._unpacked: Vectors | None = None
 
     @property
     def count(self) -> int:
         """How many of the vectors are of documents that are there."""
-        return int(np.count_nonzero(self._live))
+        return self._count
 
     @property
     def dead(self) -> int:
@@ -212,7 +213,16 @@ class View:
 
     def among(self, rows: Iterable[int]) -> Mask:
         """Which vectors are of these documents."""
-        return np.isin(self.rows, np.fromiter(rows, dtype=np.int64))
+        meant = np.fromiter(rows, dtype=np.int64)
+        table = np.zeros(self._highest + 1, dtype=np.bool_)
+        table[meant[(meant >= 0) & (meant <= self._highest)]] = True
+        return table[self.rows]
+
+    def where(self, table: Mask) -> Mask:
+        """Which vectors are of the documents that a table by row says."""
+        if len(table) <= self._highest:
+            table = np.concatenate((table, np.zeros(self._highest + 1 - len(table), dtype=np.bool_)))
+        return table[self.rows]
 
     def nearest(self, vector: Vectors, *, k: int, mask: Mask | None = None) -> list[tuple[int, float]]:
         """(key, cosine) of the `k` nearest, best first, equal ones by key; `mask` says which vectors count."""
@@ -244,7 +254,8 @@ class View:
     def _find(self, keys: Sequence[int]) -> npt.NDArray[np.int64]:
         """Places of keys, -1 for one that is not there."""
         if self._order is None:
-            self._order = np.argsort(self._keys, kind="stable").astype(np.int64)
+            risen = bool(np.all(self._keys[1:] > self._keys[:-1]))
+            self._order = np.arange(len(self._keys)) if risen else np.argsort(self._keys, kind="stable")
         asked = np.asarray(keys, dtype=np.uint64)
         if not len(self._keys):
             return np.full(len(asked), -1, dtype=np.int64)

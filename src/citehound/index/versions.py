@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -93,6 +94,10 @@ class Currency:
 
 
 CURRENT = Currency()
+SAID = frozenset(
+    {"status", "supersedes", "superseded_by", "superseded_on", "amends", "effective", *(flag for flag, _ in _FLAGS)}
+)
+"""Metadata that say something of versions; a document that has none of them is plainly current."""
 
 
 def state_of(metadata: Metadata) -> State:
@@ -100,7 +105,12 @@ def state_of(metadata: Metadata) -> State:
     for flag, state in _FLAGS:
         if metadata.get(flag, "").strip().lower() in _TRUE:
             return state
-    status = fold_value(metadata.get("status", ""))
+    return _state_of_status(metadata.get("status", ""))
+
+
+@lru_cache(maxsize=10_000)
+def _state_of_status(status: str) -> State:
+    status = fold_value(status)
     if not status:
         return "current"
     found: list[tuple[int, State]] = []
@@ -114,6 +124,7 @@ def state_of(metadata: Metadata) -> State:
     return min(found)[1] if found else "current"
 
 
+@lru_cache(maxsize=50_000)
 def parse_date(text: str) -> date | None:
     """ISO dates (also only year and month), 31.12.2025, '1 March 2025', 'March 1, 2025'; anything else is unknown."""
     text = text.strip()
@@ -137,18 +148,37 @@ class Names:
     """Finds documents by full id, path with or without extension, or a suffix of whole path parts."""
 
     def __init__(self, documents: Iterable[tuple[str, str]]) -> None:
-        self._exact: dict[str, set[str]] = defaultdict(set)
-        self._suffix: dict[str, set[str]] = defaultdict(set)
-        self._all: list[str] = []
+        """`documents` are (id, path)."""
+        self._exact: dict[str, frozenset[str]] = {}
+        self._suffix: dict[str, frozenset[str]] = {}
+        self._take(documents)
+
+    def after(self, *, gone: Iterable[tuple[str, str]], added: Iterable[tuple[str, str]]) -> Names:
+        """The names without some documents, and with others."""
+        made = Names(())
+        made._exact, made._suffix = dict(self._exact), dict(self._suffix)
+        for document, path in gone:
+            for table, names in ((made._exact, _whole(document, path)), (made._suffix, _endings(document, path))):
+                for name in names:
+                    left = table.get(name, _NOBODY) - {document}
+                    if left:
+                        table[name] = left
+                    else:
+                        table.pop(name, None)
+        made._take(added)
+        return made
+
+    def _take(self, documents: Iterable[tuple[str, str]]) -> None:
+        exact: dict[str, set[str]] = defaultdict(set)
+        suffix: dict[str, set[str]] = defaultdict(set)
         for document, path in documents:
-            self._all.append(document)
-            names = {document, path, _stem(path)}
-            self._exact[unicodedata.normalize("NFC", document)].add(document)
-            for name in names:
-                parts = _clean(name).split("/")
-                for at in range(len(parts)):
-                    self._suffix["/".join(parts[at:])].add(document)
-            self._exact[unicodedata.normalize("NFC", path)].add(document)
+            for name in _whole(document, path):
+                exact[name].add(document)
+            for name in _endings(document, path):
+                suffix[name].add(document)
+        for table, found in ((self._exact, exact), (self._suffix, suffix)):
+            for name, those in found.items():
+                table[name] = table.get(name, _NOBODY) | those
 
     def find(self, name: str, *, near: str | None = None) -> tuple[str, ...]:
         """The documents that go by `name`: none, one, or the candidates. `near` prefers the ones in its folder."""
@@ -156,20 +186,33 @@ class Names:
         if exact is not None and len(exact) == 1:
             return tuple(exact)
         wanted = _clean(name)
-        found = self._suffix.get(wanted) or self._suffix.get(_stem(wanted)) or set[str]()
+        found = self._suffix.get(wanted) or self._suffix.get(_stem(wanted)) or _NOBODY
         if len(found) > 1:
-            whole = {d for d in found if _clean(d) == wanted}
+            whole = frozenset(d for d in found if _clean(d) == wanted)
             found = whole if len(whole) == 1 else found
         if len(found) > 1 and near is not None:
             for folder in PurePosixPath(near).parents:
-                inside = {d for d in found if PurePosixPath(folder) in PurePosixPath(d).parents}
+                inside = frozenset(d for d in found if PurePosixPath(folder) in PurePosixPath(d).parents)
                 if inside:
                     found = inside
                     break
         return tuple(sorted(found))
 
-    def all(self) -> list[str]:
-        return self._all
+
+_NOBODY = frozenset[str]()
+
+
+def _whole(document: str, path: str) -> set[str]:
+    return {unicodedata.normalize("NFC", document), unicodedata.normalize("NFC", path)}
+
+
+def _endings(document: str, path: str) -> set[str]:
+    """All suffixes, of whole parts, of the names of a document."""
+    found: set[str] = set()
+    for name in {document, path, _stem(path)}:
+        parts = _clean(name).split("/")
+        found.update("/".join(parts[at:]) for at in range(len(parts)))
+    return found
 
 
 def _clean(name: str) -> str:
@@ -186,7 +229,9 @@ def _stem(path: str) -> str:
 
 
 def currencies(documents: Iterable[Named], *, today: date, names: Names | None = None) -> Mapping[str, Currency]:
-    """What holds for each document today. Documents that are plainly current and unlabelled are left out."""
+    """What holds for each document today. Documents that are plainly current and unlabelled are left out.
+
+    `documents` may lack those that have none of the metadata `SAID`, where `names` knows them."""
     known = {d.id: d for d in documents}
     names = names if names is not None else Names((d.id, d.path) for d in known.values())
     states = {d.id: state_of(d.metadata) for d in known.values()}
@@ -212,21 +257,28 @@ def currencies(documents: Iterable[Named], *, today: date, names: Names | None =
             sorted(
                 new
                 for new in found
-                if states[new] in ("current", "superseded") and new not in future and not _reaches(old, new, successors)
+                if states.get(new, "current") in ("current", "superseded")
+                and new not in future
+                and not _reaches(old, new, successors)
             )
         )
         for old, found in successors.items()
     }
     result: dict[str, Currency] = {}
     hidden: set[str] = set()
-    for document, state in states.items():
-        if state != "current" or document in future or valid.get(document) or document in outside:
+    for document in states.keys() | valid.keys():
+        if (
+            states.get(document, "current") != "current"
+            or document in future
+            or valid.get(document)
+            or document in outside
+        ):
             hidden.add(document)
     for document in hidden | amenders.keys():
         labels: list[str] = []
         by = valid.get(document, ())
         amended = tuple(sorted(a for a in amenders.get(document, set()) if a not in hidden))
-        state = states[document]
+        state = states.get(document, "current")
         if by:
             labels.append(f"superseded by {', '.join(by)}")
         elif document in outside:
