@@ -118,3 +118,18 @@ def test_the_tool_gives_hits_with_their_way_and_refuses_what_it_cannot_use(corpu
 def test_the_tool_keeps_to_its_cap(corpus: Corpus) -> None:
     tool = next(t for t in corpus_tools(corpus, principal=OWNER) if t.name == "follow_leads")
     assert len(tool.run({"question": QUESTION}, 150).result["hits"]) == 1
+
+
+NOTES = '[[sources]]\nname = "notes"\npath = "notes"\n'
+
+
+def test_a_word_that_stands_everywhere_names_no_long_document(tmp_path: Path) -> None:
+    rules = "".join(
+        f"## {n}. Part {n}\n\nAt Nordbank people of part {n} are invited to the canteen.\n\n" for n in range(1, 9)
+    )
+    files = {"notes/staff.md": "# Staff of Nordbank\n\n" + rules}
+    files |= {f"notes/n{n}.md": f"# Note {n}\n\nNordbank keeps file {n}.\n" for n in range(200)}
+    files["notes/keys.md"] = "# Leaked keys\n\nA leaked key is revoked and reported within the hour.\n"
+    with opened(tmp_path, files, toml=NOTES) as corpus:
+        hits = corpus.chase("A key leaked: whom at Nordbank do I tell, and how soon?", principal=OWNER, k=3)
+    assert hits[0].hit.document == "notes/keys"

@@ -10,6 +10,7 @@ from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.config import Config, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
+from citehound.models.planner.state import Source, matched_filters
 from citehound.models.planner.support import counts
 from citehound.models.planner.words import asks, clauses
 
@@ -127,3 +128,16 @@ def test_a_sentence_that_tells_asks_nothing() -> None:
 )
 def test_a_number_counts_what_follows_it(text: str, counted: bool) -> None:
     assert counts(text, "book", language="en") is counted
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("What does Oriental Financial Group pay?", {}),
+        ("What does the Legacy contract say?", {"supplier": "Legacy Marketing Group"}),
+        ("What does Legacy Marketing Group charge?", {"supplier": "Legacy Marketing Group"}),
+    ],
+)
+def test_a_word_that_ends_another_name_is_no_filter(question: str, found: dict[str, str]) -> None:
+    source = Source(name="c", tool="search_c", description="", filters={"supplier": ("Legacy Marketing Group", "Acme")})
+    assert matched_filters(question, source, language="en") == found

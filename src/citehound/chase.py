@@ -26,6 +26,8 @@ LONG = 2
 """Passages from which on a document is searched inside when the question names it."""
 SURE = 0.4
 """Of 1: how well a part of the question must match a long document's title and opening."""
+ELSEWHERE = 20
+"""A word that stands in so many times more passages than the document has does not name it."""
 _PER_NAME = 6
 _PER_MEANING = 3
 
@@ -475,8 +477,13 @@ def named_documents(trail: Trail, question: str) -> list[tuple[int, float, froze
         total = sum(w for s, w in weights.items() if s not in joined)
         if not total:
             continue
+        called = {s for s, factor in factors.items() if factor == 1.0}
         for page in pages:
             title = frozenset(page.wording.title)
+            rarest = min((trail.frequency(s) for s in called & title), default=0)
+            head = trail.head(page.place[0])
+            if not rarest or head is None or rarest > ELSEWHERE * head.passages:
+                continue  # Words of its opening alone, or that stand nearly everywhere, name no document.
             share = min(1.0, sum(w for s, w in weights.items() if s in title) / total)
             opening = min(1.0, sum(w for s, w in weights.items() if s in page.wording.held) / total)
             score = (2.0 * share + opening) / 3.0
