@@ -192,6 +192,18 @@ def test_an_attachment_is_a_document_below_its_mail(corpus: Corpus, put: Put) ->
     assert "Attachments: terms.pdf, Preise ü.csv" in text(corpus, "files/2024/offer")
 
 
+def test_a_full_report_on_unchanged_files_says_what_the_first_one_said(corpus: Corpus, put: Put) -> None:
+    put("offer.eml", mail(("terms.pdf", FORMATS["a.pdf"][0]), ("setup.exe", b"MZ\x90\x00" + bytes(60))))
+    put("fees.csv", "name;fee\nAlpha;12\nBeta;13\n")
+    first = {f.path: f for f in corpus.sync().files}
+    assert first["offer.eml/attachment-2-setup.exe"].status == "skipped"
+    again = {f.path: f for f in corpus.sync(figures=True).files}
+    for path in ("offer.eml", "offer.eml/attachment-1-terms.pdf", "fees.csv"):
+        assert again[path] == replace(first[path], status="unchanged")
+    assert again["fees.csv"].chars and again["fees.csv"].tables == first["fees.csv"].tables
+    assert any("attachment-2-setup.exe' was not read" in warning for warning in again["offer.eml"].warnings)
+
+
 def test_attachments_are_renewed_and_removed_with_their_mail(
     corpus: Corpus, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:

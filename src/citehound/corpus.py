@@ -287,11 +287,12 @@ class Corpus:
 
     # -- bringing sources in
 
-    def sync(self, *, emit: Emit = nowhere, rebuild: bool = False) -> SyncReport:
+    def sync(self, *, emit: Emit = nowhere, rebuild: bool = False, figures: bool = False) -> SyncReport:
         """Makes the index what the sources are now, and reports every file.
 
         Unchanged files are skipped, vanished ones removed, failed ones tried again. Work is committed in batches, so a
         run that is killed goes on where it was. `rebuild` throws the old state away first, whatever is wrong with it.
+        With `figures` the report on an unchanged file says as much as that on a new one.
         Raises IndexUnusable, and ConfigError for a source that cannot be read at all.
         """
         from .index.embedded import EmbeddedIndex
@@ -315,6 +316,8 @@ class Corpus:
         limits = _limits(settings)
         with index, Workers(settings.workers, limits=limits) as workers:
             reports = _Sync(config=self._config, index=index, emit=emit, workers=workers).run()
+            if figures:
+                reports = [_with_figures(report, index) for report in reports]
             index.embed_missing(lambda done, total: emit(Progress(done=done, total=total, what="vectors")))
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
 
@@ -1172,6 +1175,8 @@ class _Sync:
             else:
                 report = begun.report
             self.reports.append(report)
+            if report.status == "skipped":
+                warnings.append(f"attachment {path!r} was not read: {report.reason}")
         return warnings
 
     def _entry(self, document: Document, *, state: FileState) -> tuple[IndexEntry, FileReport]:
@@ -1181,20 +1186,8 @@ class _Sync:
         if own := document.metadata.get("declared_id", "").strip():
             self.declared.add((document.source, own))
         self.passages += len(chunks)
-        report = FileReport(
-            source=document.source,
-            path=document.path,
-            status="indexed",
-            document=document.id,
-            warnings=document.warnings,
-            chars=len(document.text),
-            sections=len(document.sections),
-            passages=len(chunks),
-            language=document.language,
-            pages=len(document.pages),
-            tables=document.stated.tables if document.stated is not None else 0,
-            format=document.stated_format,
-        )
+        report = FileReport(source=document.source, path=document.path, status="indexed", document=document.id)
+        report = _of_document(report, document, passages=len(chunks))
         return IndexEntry(document=document, chunks=chunks, state=state), report
 
     def _failed(
@@ -1304,6 +1297,30 @@ def _inner_files(known: Mapping[str, FileState]) -> dict[str, list[FileState]]:
                 found.setdefault(path[:at], []).append(state)
                 at = path.find("/", at + 1)
     return found
+
+
+def _of_document(report: FileReport, document: Document, *, passages: int) -> FileReport:
+    return replace(
+        report,
+        warnings=(*document.warnings, *report.warnings),
+        chars=len(document.text),
+        sections=len(document.sections),
+        passages=passages,
+        language=document.language,
+        pages=len(document.pages),
+        tables=document.stated.tables if document.stated is not None else 0,
+        format=document.stated_format,
+    )
+
+
+def _with_figures(report: FileReport, index: Index) -> FileReport:
+    """Of an unchanged file, from what is stored."""
+    if report.status != "unchanged" or report.document is None:
+        return report
+    document = index.document(report.document, principal=OWNER)
+    if document is None:
+        return report
+    return _of_document(report, document, passages=len(index.chunks(report.document, principal=OWNER)))
 
 
 def _one_line(text: str) -> str:

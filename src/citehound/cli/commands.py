@@ -124,7 +124,7 @@ def index(rebuild: bool, report: Path | None, strict: bool, explain: Path | None
     config = load(config_path)
     if report is not None and not report.absolute().parent.is_dir():
         raise UsageError(f"--report {str(report)!r}: its folder does not exist; make it first")
-    done = _sync(config, rebuild=rebuild)
+    done = _sync(config, rebuild=rebuild, figures=report is not None)
     if report is not None:
         from ..security import terminal_json
 
@@ -149,11 +149,11 @@ def _explain(file: Path, config_path: Path | None) -> None:
     output.show_explained(document, chunk(document))
 
 
-def _sync(config: Config, *, rebuild: bool = False) -> SyncReport:
+def _sync(config: Config, *, rebuild: bool = False, figures: bool = False) -> SyncReport:
     from ..corpus import Corpus
 
     with Corpus.open(config, write=True) as corpus, output.progress("indexing") as emit:
-        return _without_echoes(corpus.sync(emit=emit, rebuild=rebuild), config)
+        return _without_echoes(corpus.sync(emit=emit, rebuild=rebuild, figures=figures), config)
 
 
 def _without_echoes(report: SyncReport, config: Config) -> SyncReport:
