@@ -171,6 +171,7 @@ NAMES = Names(
         "rules/travel": "Travel policy",
         "deals/alpha": "Contract Alpha",
         "deals/acme": "Acme agreement",
+        "deals/beta": "Contract Beta",
     },
     sources=("rules", "deals"),
 )
@@ -179,7 +180,10 @@ KNOWN = Known(
     sources=(
         Source(name="rules", tool="search_rules", description="", filters={}),
         Source(
-            name="deals", tool="search_deals", description="", filters={"supplier": ("Alpha", "Beta", "Acme Cloud Ltd")}
+            name="deals",
+            tool="search_deals",
+            description="",
+            filters={"supplier": ("Alpha", "Beta", "Acme Cloud Ltd"), "kind": ("contract", "annex")},
         ),
     ),
 )
@@ -200,6 +204,9 @@ COMPLIES = "Does the contract with supplier Alpha comply with the security polic
         ("Qu'en est-il de Beta ?", COMPLIES.replace("Alpha", "Beta")),
         ("Beta", COMPLIES.replace("Alpha", "Beta")),
         ("the Beta contract?", COMPLIES.replace("Alpha", "Beta")),
+        ("And for Beta under the travel policy?", COMPLIES.replace("Alpha", "Beta").replace("security", "travel")),
+        ("And Contract Beta?", COMPLIES.replace("Alpha", "Beta")),
+        ("And the annex?", COMPLIES.replace("contract", "annex")),
         ("And Zeta?", COMPLIES.replace("Alpha", "Zeta")),
         ("And the travel policy?", COMPLIES.replace("security policy", "travel policy")),
         ("And for encryption at Beta?", COMPLIES.replace("Alpha", "Beta").replace("?", " (encryption at Beta)?")),
@@ -222,6 +229,7 @@ def test_rules_put_the_name_in_its_place_or_add_the_subject(question: str, becom
     [
         ("and in 2023?", "What changed in 2024?", "What changed in 2023?"),
         ("and v3?", "What does the security policy v2 say?", "What does the security policy v3 say?"),
+        ("And Contract Beta?", "What does Contract Alpha say of fines?", "What does Contract Beta say of fines?"),
         ("and Acme?", "Compare Alpha and Beta?", "Compare Alpha and Beta (Acme)?"),
     ],
 )

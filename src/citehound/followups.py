@@ -321,24 +321,11 @@ def _replaced(
     weigh: Weights | None,
 ) -> FollowUp | None:
     """An earlier question with the name, year or version of this one in the place of its own; None without such."""
+    for one in list(reversed(before))[:LOOK_BACK] if mentions else ():
+        changed = _exchanged(asked, mentions, one, known.mentions(one), language=language)
+        if changed is not None:
+            return changed
     if mentions:
-        kinds = frozenset(k for m in mentions for k in m.kinds)
-        said = asked.text[min(m.start for m in mentions) : max(m.end for m in mentions)]
-        if len({(m.start, m.end) for m in mentions}) == 1:
-            said = mentions[0].written
-        for one in list(reversed(before))[:LOOK_BACK]:
-            same = [m for m in known.mentions(one) if m.kinds & kinds]
-            values = [m for m in same if any(k == "value" for k, _ in m.kinds)]
-            same = values if values and any(k == "value" for k, _ in kinds) else same
-            if not same:
-                continue
-            extra = _extra(asked, one, mentions, language=language)
-            if len({m.name for m in same}) > 1:
-                return FollowUp(question=_with(one, said), why=f"{said!r} beside what was asked before")
-            old = one[same[0].start : same[0].end]
-            changed = _put(one, same, said)
-            changed = _with(changed, extra) if extra else changed
-            return FollowUp(question=changed, why=f"{said!r} in the place of {old!r}")
         return None
     for pattern in _DATED:
         new = pattern.search(asked.rest)
@@ -349,6 +336,43 @@ def _replaced(
                 question=before[-1].replace(was, new.group()), why=f"{new.group()!r} in the place of {was!r}"
             )
     return _unknown_name(asked, before[-1], known, language=language, weigh=weigh)
+
+
+def _exchanged(
+    asked: _Asked, mentions: Sequence[Mention], one: str, there: Sequence[Mention], *, language: str
+) -> FollowUp | None:
+    """`one` with each new name of the question in the place of its own of that kind, the longest names first."""
+    old_names = {m.name for m in there}
+    new = [m for m in mentions if m.name not in old_names] or list(mentions)
+    used: list[Mention] = []
+    changes: list[tuple[Mention, str]] = []
+    why: list[str] = []
+    for kinds in dict.fromkeys(m.kinds for m in sorted(new, key=lambda m: m.start - m.end)):
+        group = [m for m in new if m.kinds == kinds and not any(_inside(m, u) for u in used)]
+        places = [m for m in there if m.kinds & kinds and not any(_overlap(m, c) for c, _ in changes)]
+        if not group or not places:
+            continue
+        said = group[0].written
+        if len({m.name for m in group}) > 1:
+            said = asked.text[min(m.start for m in group) : max(m.end for m in group)]
+        if len({m.name for m in places}) > 1:
+            return FollowUp(question=_with(one, said), why=f"{said!r} beside what was asked before")
+        used += group
+        changes += [(place, said) for place in places]
+        why.append(f"{said!r} in the place of {one[places[0].start : places[0].end]!r}")
+    if not changes:
+        return None
+    changed = _put(one, changes)
+    extra = _extra(asked, one, used, language=language)
+    return FollowUp(question=_with(changed, extra) if extra else changed, why="; ".join(why))
+
+
+def _inside(inner: Mention, outer: Mention) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _overlap(a: Mention, b: Mention) -> bool:
+    return a.start < b.end and b.start < a.end
 
 
 def _unknown_name(asked: _Asked, one: str, known: Known, *, language: str, weigh: Weights | None) -> FollowUp | None:
@@ -364,12 +388,14 @@ def _unknown_name(asked: _Asked, one: str, known: Known, *, language: str, weigh
     german = "de" in (language, language_of(asked.text))  # where every noun is written like a name
     if german and (not led or any(weigh is not None and weigh.frequency(t.low) > 0 for t in tokens)):
         return None
-    values = [m for m in known.mentions(one) if any(k == "value" for k, _ in m.kinds)]
+    values = [
+        m for m in known.mentions(one) if any(k == "value" for k, _ in m.kinds) and not one[m.start : m.end].islower()
+    ]
     if len({m.name for m in values}) != 1:
         return None
     said = asked.rest[tokens[0].start : tokens[-1].end]
     old = one[values[0].start : values[0].end]
-    return FollowUp(question=_put(one, values, said), why=f"{said!r} in the place of {old!r}")
+    return FollowUp(question=_put(one, [(place, said) for place in values]), why=f"{said!r} in the place of {old!r}")
 
 
 def _extra(asked: _Asked, one: str, mentions: Sequence[Mention], *, language: str) -> str:
@@ -387,8 +413,8 @@ def _extra(asked: _Asked, one: str, mentions: Sequence[Mention], *, language: st
     return asked.rest[tokens[0].start : tokens[-1].end] if tokens else ""
 
 
-def _put(text: str, places: Sequence[Mention], said: str) -> str:
-    for place in sorted(places, key=lambda m: -m.start):
+def _put(text: str, changes: Sequence[tuple[Mention, str]]) -> str:
+    for place, said in sorted(changes, key=lambda change: -change[0].start):
         text = text[: place.start] + said + text[place.end :]
     return text
 
@@ -408,6 +434,7 @@ def _subject(
     outer = [m for m in found if not any(o is not m and o.start <= m.start and m.end <= o.end for o in found)]
     names = list(dict.fromkeys(one[m.start : m.end] for m in outer or found))
     names = [n for n in names if not {t.low for t in _tokens(n)} <= set(without)]
+    names = [n for n in names if " " in n or not n.islower()] or names  # a value may be an ordinary word, as 'contract'
     if names:
         return ", ".join(names[:3])
     if weigh is None or other:
