@@ -281,3 +281,32 @@ def test_entities_in_a_sheet_are_refused() -> None:
             new.writestr(name, b'<!DOCTYPE x [<!ENTITY a "b">]>' + body if "sheet0" in name else body)
     with pytest.raises(ParseError, match="refused"):
         parse_spreadsheet(out.getvalue())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_struck_words_in_a_cell_are_left_out(shared: bool) -> None:
+    runs = (
+        '<r><t xml:space="preserve">The fee is </t></r><r><rPr><strike/></rPr><t>EUR 9,999</t></r>'
+        '<r><rPr><strike val="0"/></rPr><t>EUR 12</t></r>'
+    )
+    cell = '<c r="A1" t="s"><v>0</v></c>' if shared else f'<c r="A1" t="inlineStr"><is>{runs}</is></c>'
+    data = xlsx({"Fees": f'<row r="1">{cell}</row>'})
+    if shared:
+        out = io.BytesIO(data)
+        with zipfile.ZipFile(out, "a") as archive:
+            archive.writestr("xl/sharedStrings.xml", f"<sst {NS}><si>{runs}</si></sst>")
+            links = archive.read("xl/_rels/workbook.xml.rels").decode()
+        link = f'<Relationship Id="ss" Type="{REL}/sharedStrings" Target="sharedStrings.xml"/></Relationships>'
+        data = replaced(out.getvalue(), "xl/_rels/workbook.xml.rels", links.replace("</Relationships>", link))
+    found = parse_spreadsheet(data)
+    assert texts(found)[-1] == "The fee is EUR 12"
+    assert found.warnings == ("struck words left out of 1 cells in sheet 'Fees'",)
+
+
+def replaced(data: bytes, name: str, text: str) -> bytes:
+    """A zip file with one part replaced."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for part in old.namelist():
+            new.writestr(part, text if part == name else old.read(part))
+    return out.getvalue()

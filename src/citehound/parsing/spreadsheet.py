@@ -8,7 +8,7 @@ import importlib
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from xml.etree import ElementTree
@@ -96,6 +96,14 @@ def parse_spreadsheet(data: bytes) -> Extract:
                     count += 1
             if count:
                 warnings.append(f"{count} {what} cells left out in sheet {name!r}")
+        words = 0
+        for (r, c), left in view.partly.items():
+            r, c = r - first_row, c - first_column
+            if 0 <= r < len(texts) and 0 <= c < len(texts[r]) and texts[r][c]:
+                texts[r][c] = _shown(left)
+                words += 1
+        if words:
+            warnings.append(f"struck words left out of {words} cells in sheet {name!r}")
         merged: list[tuple[tuple[int, int], tuple[int, int]]] = table.merged_cell_ranges or []
         for (top, left), (bottom, right) in merged[:20_000]:
             _spread(texts, top - first_row, left - first_column, bottom - first_row, right - first_column)
@@ -260,6 +268,8 @@ class _View:
     unseen: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     """Cells whose text is white on white, or whose format shows nothing."""
     struck: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    partly: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    """Cells in which some words are struck, with the others."""
     cells: int = 0
     hidden: bool = False
 
@@ -274,6 +284,8 @@ def _views(archive: Archive) -> dict[str, _View]:
     parts = relations(archive, part)
     styles = next((archive.xml(name) for kind, name in parts.values() if kind == "styles"), None)
     looks = _looks(styles)
+    strings = next((archive.read(name) for kind, name in parts.values() if kind == "sharedStrings"), None)
+    partly = _partly_struck(strings) if strings is not None else {}
     views: dict[str, _View] = {}
     for sheet in book.iter():
         if sheet.tag.rsplit("}", 1)[-1] != "sheet":
@@ -282,17 +294,52 @@ def _views(archive: Archive) -> dict[str, _View]:
         name = parts.get(key, ("", ""))[1]
         data = archive.read(name) if name else None
         if data is not None:
-            views[sheet.get("name", "")] = _view(data, looks, name=name)
+            views[sheet.get("name", "")] = _view(data, looks, partly, name=name)
     return views
 
 
-def _view(data: bytes, looks: _Looks, *, name: str) -> _View:
+def _partly_struck(data: bytes) -> dict[str, str]:
+    """The shared strings that have struck words: their numbers, and what is left of them."""
+    if b"strike" not in data or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        return {}
+    found: dict[str, str] = {}
+    number = 0
+    try:
+        for _, element in ElementTree.iterparse(io.BytesIO(data)):
+            if _tag(element) == "si":
+                if (left := _unstruck(element)) is not None:
+                    found[str(number)] = left
+                number += 1
+                element.clear()
+    except ElementTree.ParseError:
+        return {}  # calamine says what is wrong
+    return found
+
+
+def _unstruck(string: ElementTree.Element) -> str | None:
+    """A string of several runs without the struck ones; None when none is struck."""
+    kept: list[str] = []
+    struck = False
+    for run in string:
+        if _tag(run) == "t":
+            kept.append(run.text or "")
+        elif _tag(run) == "r":
+            looks = next((e for e in run if _tag(e) == "rPr"), ())
+            if any(_tag(e) == "strike" and e.get("val", "1") not in ("0", "false") for e in looks):
+                struck = True
+            else:
+                kept.extend(e.text or "" for e in run if _tag(e) == "t")
+    return "".join(kept) if struck else None
+
+
+def _view(data: bytes, looks: _Looks, partly: Mapping[str, str], *, name: str) -> _View:
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise ParseError(f"refused: part {name!r} declares a document type or entities")
     view = _View()
     row = -1
     rows: list[int] = []
     columns: list[int] = []
+    shared, place = False, (-1, -1)
     try:
         for event, element in ElementTree.iterparse(io.BytesIO(data), events=("start", "end")):
             tag = element.tag.rsplit("}", 1)[-1]
@@ -303,6 +350,7 @@ def _view(data: bytes, looks: _Looks, *, name: str) -> _View:
                         view.hidden_rows.add(row)
                 elif tag == "c":
                     at = _column(element.get("r") or "")
+                    shared, place = element.get("t") == "s", (row, at)
                     if at >= 0:
                         rows.append(row)
                         columns.append(at)
@@ -317,6 +365,13 @@ def _view(data: bytes, looks: _Looks, *, name: str) -> _View:
                     low, high = int(element.get("min") or 1), int(element.get("max") or 1)
                     view.hidden_columns.update(range(low - 1, min(high, 16_384)))
             elif tag in ("row", "c", "v", "is"):
+                left: str | None = None
+                if tag == "v" and shared:
+                    left = partly.get((element.text or "").strip())
+                elif tag == "is":
+                    left = _unstruck(element)
+                if left is not None and place[1] >= 0:
+                    view.partly[place] = left
                 element.clear()
     except (ElementTree.ParseError, ValueError) as error:
         raise ParseError(f"damaged: part {name!r} is not well-formed XML") from error
