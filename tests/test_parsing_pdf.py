@@ -30,8 +30,9 @@ def pdf(
     size: tuple[int, int] = (595, 842),
     outline: Sequence[tuple[str, int]] = (),
     info: str = "",
+    about: str = "",
 ) -> bytes:
-    """A PDF whose pages have these content streams; F1 is Helvetica, F2 its bold."""
+    """A PDF whose pages have these content streams; F1 is Helvetica, F2 its bold. `about` is said of each page."""
     objects: dict[int, bytes] = {
         3: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
         4: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>",
@@ -43,7 +44,7 @@ def pdf(
         objects[number] = b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(data), data)
         objects[number + 1] = (
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {size[0]} {size[1]}] /Rotate {rotate} "
-            f"/Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> /Contents {number} 0 R >>"
+            f"/Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> /Contents {number} 0 R {about} >>"
         ).encode()
         kids.append(number + 1)
         number += 2
@@ -328,6 +329,16 @@ def test_struck_words_are_left_out_and_counted(line: str) -> None:
     found = parse_pdf(pdf([page]))
     assert "72 hours" not in text_of(found) and "within 24 hours of notice" in text_of(found)
     assert any(w.startswith("struck text left out") for w in found.warnings)
+
+
+def test_words_that_an_annotation_strikes_out_are_left_out() -> None:
+    quad = "/QuadPoints [60 510 130 510 60 498 130 498]"
+    note = f"/Annots [<< /Type /Annot /Subtype /StrikeOut /Rect [60 498 130 510] {quad} /C [1 0 0] >>]"
+    content = wrapped(60, 780, LOREM, width=80) + at(60, 500, "JAN 2023") + at(60, 480, "NOV 2025")
+    found = parse_pdf(pdf([content], about=note))
+    assert "NOV 2025" in text_of(found) and "JAN" not in text_of(found)
+    assert any("struck" in warning for warning in found.warnings)
+    assert "JAN 2023" in text_of(parse_pdf(pdf([content])))
 
 
 def test_lines_that_go_on_beyond_a_word_do_not_strike_it() -> None:
