@@ -157,7 +157,43 @@ def test_a_question_without_an_answer_is_told_at_the_end(toml: Path, monkeypatch
     assert "2 of the questions got no answer" in done.stderr
 
 
-def test_a_request_to_terminate_ends_a_waiting_chat(toml: Path) -> None:
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)])
+def test_a_signal_in_the_middle_of_a_question_keeps_its_record(toml: Path, stop: signal.Signals, code: int) -> None:
+    program = (
+        "import os, sys, asyncio\n"
+        "import citehound.agent\n"
+        "real, asked = citehound.agent.run_agent, []\n"
+        "async def once(*a, **k):\n"
+        "    asked.append(1)\n"
+        "    if len(asked) == 1:\n"
+        f"        os.kill(os.getpid(), {int(stop)})\n"
+        "        await asyncio.sleep(30)\n"
+        "    return await real(*a, **k)\n"
+        "citehound.agent.run_agent = once\n"
+        "from citehound.cli import main\n"
+        f"main(['chat', '--json', '--mode', 'agent', '--config', {str(toml)!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=f"{ALPHA}\nand for Beta?\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    listed = json.loads(CliRunner().invoke(cli, ["runs", "--config", str(toml), "--json"]).stdout)
+    if stop == signal.SIGTERM:
+        assert done.stdout == ""
+        assert (listed[0]["stop_reason"], listed[0]["turn"]) == ("cancelled", 1)
+        return
+    answer = json.loads(done.stdout)
+    assert (answer["turn"], answer["rewritten"]) == (2, ALPHA.replace("Alpha", "Beta"))
+    assert (listed[1]["stop_reason"], listed[1]["turn"], listed[1]["chat_id"]) == ("cancelled", 1, answer["chat_id"])
+
+
+def test_an_interrupt_ends_a_chat_that_waits_for_a_question(toml: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "citehound", "chat", "--config", str(toml), "--json"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None

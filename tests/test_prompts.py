@@ -78,6 +78,8 @@ def everything_said(folder: Path) -> str:
         "judge: reformulate": prompts.judge_reformulate(SOURCES),
         "judge: split": prompts.judge_split(SOURCES, most=4),
         "judge: support": prompts.judge_support(),
+        "judge: follow-up": prompts.judge_follow_up(clarify=True),
+        "earlier turns": prompts.earlier_block("{}"),
         "form: tool": prompts.answer_form("tool"),
         "form: native": prompts.answer_form("native"),
         "form: text": prompts.answer_form("text"),

@@ -12,6 +12,7 @@ __all__ = [
     "Assistant",
     "Budget",
     "Call",
+    "Chat",
     "Citation",
     "CitehoundError",
     "Claim",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .answers import Answer, Call, Citation, Claim, Gap, Usage
     from .assistant import Assistant
     from .budget import Budget, Price
+    from .chat import Chat
     from .config import Config
     from .corpus import Corpus
     from .documents import Document, Passage, SearchHit
@@ -53,6 +55,7 @@ _HOMES = {
     "answers": ("Answer", "Call", "Citation", "Claim", "Gap", "Usage"),
     "assistant": ("Assistant",),
     "budget": ("Budget", "Price"),
+    "chat": ("Chat",),
     "config": ("Config",),
     "corpus": ("Corpus",),
     "documents": ("Document", "Passage", "SearchHit"),

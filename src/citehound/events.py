@@ -29,7 +29,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Event):
-    """A decision that is no chat turn: `what` is skip, route, sufficient or reformulate; `by` is 'rules' or a model."""
+    """A small decision: `what` is skip, route, sufficient, reformulate or follow_up; `by` is 'rules' or a model."""
 
     type: ClassVar[str] = "decision"
     what: str
