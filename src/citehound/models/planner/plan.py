@@ -56,6 +56,8 @@ MAX_SEARCHES = 14
 MAX_CALLS = 8
 MAX_STEPS = 9
 SINGLE_SEARCHES = 2
+MAX_LIVE = 6
+"""Sources searched at first of which nothing is known before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -781,8 +783,8 @@ def _same_search(lead: Lead, search: Search, language: str) -> bool:
     return (len(ours & theirs) >= 0.8 * len(ours) and len(theirs) <= len(ours) * 1.5) or ours == theirs
 
 
-def first_searches(state: State, focus: Focus, weigh: Weights) -> list[Planned]:
-    """The question's content terms, in the sources that its words point to."""
+def first_searches(state: State, focus: Focus, weigh: Weights, names: Names) -> list[Planned]:
+    """The question's content terms, in the sources that its words point to, and in those of which nothing is known."""
     query = query_of(dict(focus.weights), state.question, language=state.language, most=14) or state.question
     ranked = list(focus.ranked)
     if not ranked:
@@ -794,9 +796,10 @@ def first_searches(state: State, focus: Focus, weigh: Weights) -> list[Planned]:
         close = score >= 0.8 * top or top < 0.35
         if focus.compound:
             close = score >= 0.45 * top or len(chosen) < 2 or (bool(entity_sources(state, focus)) and not focus.titled)
-        if close:
+        if close or source.name not in names.by_source:
             chosen.append(source)
-    most = 3 if focus.compound else SINGLE_SEARCHES
+    live = sum(source.name not in names.by_source for source in chosen)
+    most = max(3 if focus.compound else SINGLE_SEARCHES, min(live, MAX_LIVE))
     return [
         _search(source, query, focus.filters[source.name], only_current=True, why="the question's terms")
         for source in chosen[:most]
@@ -1079,7 +1082,7 @@ def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned
         prefetched = state.texts and not state.open_parts and focus.simple
         if prefetched and covered(state, focus, weigh, scored_sentences(state, focus), least=0.3):
             return []
-        first = first_searches(state, focus, weigh)
+        first = first_searches(state, focus, weigh, names)
         if state.has_leads and state.has_read:
             asked = Planned(tool=LEADS, arguments={"question": state.question[:1000]}, why="several hops in one call")
             return [*first[: MAX_CALLS - 1], asked]
