@@ -396,6 +396,17 @@ def test_an_answer_is_rendered_with_its_citations_marks_and_gaps() -> None:
     assert render_text(()) == ""
 
 
+def test_a_reason_that_says_not_searched_is_not_told_twice() -> None:
+    assert gap("due diligence", reason="Not searched.").reason == "Not searched."
+    assert gap("due diligence", reason="no time").reason == "not searched (no time)"
+
+
+def test_the_words_to_search_for_are_words() -> None:
+    missing = (DraftGap(what="Whether the Board approved the contract (policy 5.2)"),)
+    said = check(Draft(missing=missing), Evidence(), Shelf({})).feedback[0]
+    assert "(Board, approved, contract, policy)" in said
+
+
 def test_the_search_that_the_feedback_asks_for_checks_the_gap() -> None:
     missing = (DraftGap(what="Whether the Board approved the outsourcing of hosting"),)
     said = check(Draft(missing=missing), Evidence(), Shelf({})).feedback[0]

@@ -989,7 +989,8 @@ def check_gap(draft: DraftGap, evidence: Evidence) -> Gap:
     searches += [(f.document.split("/", 1)[0], f.phrase) for f in evidence.finds]
     fitting = [(source, query) for source, query in searches if _fits(core, query, draft)]
     if not fitting:
-        reason = f"not searched ({draft.reason})" if draft.reason else "not searched"
+        given = draft.reason or ""
+        reason = given if "not searched" in given.casefold() else f"not searched ({given})" if given else "not searched"
         return Gap(what=draft.what, status="unchecked", reason=reason)
     return Gap(
         what=draft.what,
@@ -1008,6 +1009,8 @@ def _to_search(what: str, evidence: Evidence) -> str:
     if not words:
         return f"{what!r} was not searched: search for it with words of its own"
     few = _needed(core)
+    lettered_words = [w for w in words if not w.isdigit()]
+    words = lettered_words if len(lettered_words) >= few else words
     some = "one" if few == 1 else str(few)
     return f"{what!r} was not searched: make one search with {some} or more of its words ({', '.join(words[:8])})"
 
