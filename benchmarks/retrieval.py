@@ -1,17 +1,21 @@
 """One search, measured: nDCG@10 and recall@5 of documents over labelled questions, and how long it takes; no model.
 
-    python benchmarks/retrieval.py [--data DIR] [--cases FILE] [--sets DIR] [--json] [--most N]
+    python benchmarks/retrieval.py [--data DIR] [--cases FILE] [--sets DIR] [--fusion] [--json] [--most N]
 
 DIR of `--data` holds one folder per corpus with `cases.jsonl` (as `paths.py` reads them); DIR of `--sets` one folder
 per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them). Every retriever gets the same passages
 (title, section path and text of each chunk) and the same questions, in turn, in one run; a peer that is not installed
 is noted. Peers stand for what their libraries do by default: LangChain's BM25Retriever and an EnsembleRetriever of it
 and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, all with citehound's embedder.
+
+Rows are by set and kind of question, with vectors ("citehound") and without ("citehound, words"). `--fusion` leaves the
+peers out and measures the neighbourhood of the default weights instead, also on each half of every set's questions.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import math
@@ -32,6 +36,7 @@ from citehound.embedding import static
 from citehound.errors import CitehoundError
 from citehound.index import OWNER, FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
+from citehound.index.fusion import Weights
 
 HERE = Path(__file__).resolve().parent
 K = 10
@@ -46,56 +51,82 @@ Search = Callable[[str], list[str]]
 class Question:
     text: str
     gold: frozenset[str]
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     set: str
+    kind: str
+    """Of the questions; 'all' of them, or, with `--fusion`, a half ('odd', 'even')."""
     retriever: str
     questions: int
     ndcg: float
     recall5: float
     recall10: float
+    all10: float
+    """Share of the questions all of whose documents are among the first ten."""
     p50_ms: float
     p95_ms: float
 
 
-def score(found: Sequence[str], gold: frozenset[str]) -> tuple[float, float, float]:
-    """(nDCG@10, recall@5, recall@10)."""
+def score(found: Sequence[str], gold: frozenset[str]) -> tuple[float, float, float, float]:
+    """(nDCG@10, recall@5, recall@10, 1 where all are among the first ten)."""
     gain = sum(1 / math.log2(at + 2) for at, document in enumerate(found[:K]) if document in gold)
     ideal = sum(1 / math.log2(at + 2) for at in range(min(K, len(gold))))
-    return gain / ideal, len(gold & set(found[:5])) / len(gold), len(gold & set(found[:K])) / len(gold)
+    ten = set(found[:K])
+    return gain / ideal, len(gold & set(found[:5])) / len(gold), len(gold & ten) / len(gold), float(gold <= ten)
 
 
-def measure(name: str, questions: Sequence[Question], retrievers: Mapping[str, Search]) -> list[Row]:
+def measure(
+    name: str, questions: Sequence[Question], retrievers: Mapping[str, Search], *, halves: bool = False
+) -> list[Row]:
     """Each question goes to every retriever before the next one, so that the machine's moods are shared."""
-    scores: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    seconds: dict[str, list[float]] = defaultdict(list)
+    given: dict[tuple[str, str], list[tuple[float, tuple[float, float, float, float]]]] = defaultdict(list)
     for search in retrievers.values():
         search(questions[0].text)
-    for question in questions:
+    kinds = {question.kind for question in questions}
+    for number, question in enumerate(questions):
+        groups = [question.kind] if len(kinds) > 1 else []
+        groups += ["all", *((("even", "odd")[number % 2],) if halves else ())]
         for retriever, search in retrievers.items():
             began = time.perf_counter()
             found = search(question.text)
-            seconds[retriever].append(time.perf_counter() - began)
-            scores[retriever].append(score(list(dict.fromkeys(found)), question.gold))
+            took = time.perf_counter() - began
+            for group in groups:
+                given[group, retriever].append((took, score(list(dict.fromkeys(found)), question.gold)))
     rows: list[Row] = []
-    for retriever, given in scores.items():
-        ndcg, recall5, recall10 = (sum(part) / len(given) for part in zip(*given, strict=True))
-        took = sorted(seconds[retriever])
+    for (group, retriever), results in sorted(given.items(), key=lambda item: item[0][0]):
+        ndcg, recall5, recall10, all10 = (
+            round(100 * sum(part) / len(results), 1) for part in zip(*(scores for _, scores in results), strict=True)
+        )
+        times = sorted(seconds for seconds, _ in results)
         rows.append(
             Row(
                 set=name,
+                kind=group,
                 retriever=retriever,
-                questions=len(questions),
-                ndcg=round(100 * ndcg, 1),
-                recall5=round(100 * recall5, 1),
-                recall10=round(100 * recall10, 1),
-                p50_ms=round(1000 * took[len(took) // 2], 1),
-                p95_ms=round(1000 * took[min(len(took) - 1, int(len(took) * 0.95))], 1),
+                questions=len(results),
+                ndcg=ndcg,
+                recall5=recall5,
+                recall10=recall10,
+                all10=all10,
+                p50_ms=round(1000 * times[len(times) // 2], 1),
+                p95_ms=round(1000 * times[min(len(times) - 1, int(len(times) * 0.95))], 1),
             )
         )
     return rows
+
+
+# fusion
+
+_WEIGHTS = (0.15, 0.25, 0.4, 0.6)
+_KEPT = (0, 3, 5, 6)
+
+
+def neighbours() -> dict[str, Weights]:
+    """The default weights and those around them."""
+    return {f"weight {w:g}, keep {keep}": Weights(dense=w, keep=keep) for keep in _KEPT for w in _WEIGHTS}
 
 
 # citehound itself
@@ -226,7 +257,7 @@ def _lancedb(passages: Sequence[tuple[str, str]]) -> Search:
 # data
 
 
-def labelled_set(folder: Path, state: Path, *, most: int, notes: list[str]) -> list[Row]:
+def labelled_set(folder: Path, state: Path, *, most: int, fusion: bool, notes: list[str]) -> list[Row]:
     """A set of documents and questions in JSON lines; each document is one passage."""
     entries: list[IndexEntry] = []
     passages: list[tuple[str, str]] = []
@@ -248,26 +279,34 @@ def labelled_set(folder: Path, state: Path, *, most: int, notes: list[str]) -> l
         row = cast("dict[str, Any]", json.loads(line))
         if row.get("must_read"):
             gold = frozenset(f"{folder.name}/{document}" for document in row["must_read"])
-            questions.append(Question(text=str(row["question"]), gold=gold))
+            questions.append(Question(text=str(row["question"]), gold=gold, kind=str(row.get("kind", "all"))))
     with EmbeddedIndex(state, write=True, embedder=static()) as index:
         index.add(entries)
-    with EmbeddedIndex(state) as words, EmbeddedIndex(state, embedder=static()) as both:
-        own = {"citehound": of_index(both), "citehound, words": of_index(words)}
-        return measure(folder.name, questions[:most], {**own, **peers(passages, notes)})
+    with contextlib.ExitStack() as opened:
+        words = opened.enter_context(EmbeddedIndex(state))
+        own = {"citehound, words": of_index(words)}
+        for name, weights in (neighbours() if fusion else {"citehound": Weights()}).items():
+            own[name] = of_index(opened.enter_context(EmbeddedIndex(state, embedder=static(), weights=weights)))
+        others = {} if fusion else peers(passages, notes)
+        return measure(folder.name, questions[:most], {**own, **others}, halves=fusion)
 
 
-def labelled_corpus(folder: Path, cases: Sequence[paths.Case], state: Path, *, notes: list[str]) -> list[Row]:
+def labelled_corpus(
+    folder: Path, cases: Sequence[paths.Case], state: Path, *, fusion: bool, notes: list[str]
+) -> list[Row]:
     """A corpus as a company has it, with eval cases; all its sources are searched together."""
     config = paths.corpus_config(folder, state)
     with Corpus.open(config, write=True) as corpus:
         corpus.sync()
-    with Corpus.open(config) as both, Corpus.open(_words(config)) as words:
+    with contextlib.ExitStack() as opened:
+        both = opened.enter_context(Corpus.open(config))
+        words = opened.enter_context(Corpus.open(_with(config, name="none")))
         questions: list[Question] = []
         for case in cases:
             found = [paths.resolve(both, name.partition("#")[0]) for name in case.must_read]
             gold = frozenset(one for one in found if one is not None)
             if gold:
-                questions.append(Question(text=case.question, gold=gold))
+                questions.append(Question(text=case.question, gold=gold, kind=case.kind))
         if not questions:
             return []
         passages: list[tuple[str, str]] = []
@@ -276,12 +315,17 @@ def labelled_corpus(folder: Path, cases: Sequence[paths.Case], state: Path, *, n
                 info = index.info(name, principal=OWNER)
                 if info is not None and info.current:
                     passages += [(name, f"{c.context}\n{c.text}") for c in index.chunks(name, principal=OWNER)]
-        own = {"citehound": of_corpus(both), "citehound, words": of_corpus(words)}
-        return measure(folder.name, questions, {**own, **peers(passages, notes)})
+        own = {"citehound, words": of_corpus(words)}
+        if not fusion:
+            return measure(folder.name, questions, {**own, "citehound": of_corpus(both), **peers(passages, notes)})
+        for name, weights in neighbours().items():
+            changed = _with(config, weight=weights.dense, keep=weights.keep)
+            own[name] = of_corpus(opened.enter_context(Corpus.open(changed)))
+        return measure(folder.name, questions, own)
 
 
-def _words(config: Config) -> Config:
-    return replace(config, index=replace(config.index, embedding=EmbeddingConfig(name="none")))
+def _with(config: Config, *, name: str = "static", weight: float = 0.0, keep: int = 0) -> Config:
+    return replace(config, index=replace(config.index, embedding=EmbeddingConfig(name=name, weight=weight, keep=keep)))
 
 
 def run(given: argparse.Namespace) -> tuple[list[Row], list[str]]:
@@ -296,13 +340,13 @@ def run(given: argparse.Namespace) -> tuple[list[Row], list[str]]:
                 if cases:
                     state = Path(temporary) / "corpora" / folder.name
                     state.mkdir(parents=True)
-                    rows += labelled_corpus(folder, cases, state, notes=notes)
+                    rows += labelled_corpus(folder, cases, state, fusion=given.fusion, notes=notes)
         if given.sets is not None:
             alone = (given.sets / "corpus.jsonl").is_file()
             for folder in [given.sets] if alone else sorted(p for p in given.sets.iterdir() if p.is_dir()):
                 if (folder / "corpus.jsonl").is_file():
                     state = Path(temporary) / "sets" / folder.name
-                    rows += labelled_set(folder, state, most=given.most, notes=notes)
+                    rows += labelled_set(folder, state, most=given.most, fusion=given.fusion, notes=notes)
     return rows, notes
 
 
@@ -311,6 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder of corpora with cases")
     parser.add_argument("--cases", type=Path, help="other cases for these corpora")
     parser.add_argument("--sets", type=Path, help="folder of labelled sets, or one of them")
+    parser.add_argument("--fusion", action="store_true", help="the neighbourhood of the default weights, no peers")
     parser.add_argument("--most", type=int, default=10_000, help="most questions of one set")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
@@ -324,11 +369,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps({"rows": [asdict(row) for row in rows], "notes": notes}, indent=1))
         return 0
-    print(f"{'set':12} {'retriever':20} {'n':>5} {'nDCG@10':>8} {'R@5':>6} {'R@10':>6} {'p50 ms':>7} {'p95 ms':>7}")
+    print(
+        f"{'set':12} {'kind':12} {'retriever':20} {'n':>5} {'nDCG@10':>8} {'R@5':>6} {'R@10':>6} {'All@10':>6}"
+        f" {'p50 ms':>7} {'p95 ms':>7}"
+    )
     for row in rows:
         print(
-            f"{row.set[:12]:12} {row.retriever:20} {row.questions:5} {row.ndcg:8.1f} {row.recall5:6.1f}"
-            f" {row.recall10:6.1f} {row.p50_ms:7.1f} {row.p95_ms:7.1f}"
+            f"{row.set[:12]:12} {row.kind:12} {row.retriever:20} {row.questions:5} {row.ndcg:8.1f} {row.recall5:6.1f}"
+            f" {row.recall10:6.1f} {row.all10:6.1f} {row.p50_ms:7.1f} {row.p95_ms:7.1f}"
         )
     for note in notes:
         print(f"note: {note}")

@@ -31,12 +31,16 @@ def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> No
         {"question": "Who is the king?", "must_read": []},
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)), "utf-8")
-    found = retrieval.labelled_set(folder, tmp_path / "state", most=10, notes=[])
+    found = retrieval.labelled_set(folder, tmp_path / "state", most=10, fusion=False, notes=[])
     own = {row.retriever: row for row in found if row.retriever.startswith("citehound")}
     assert set(own) == {"citehound", "citehound, words"}
-    assert all((row.questions, row.ndcg, row.recall5) == (2, 100.0, 100.0) for row in own.values())
+    assert all((row.questions, row.ndcg, row.recall5, row.all10) == (2, 100.0, 100.0, 100.0) for row in own.values())
+    around = retrieval.labelled_set(folder, tmp_path / "state", most=10, fusion=True, notes=[])
+    assert {row.kind for row in around} == {"all", "even", "odd"}
+    assert {row.retriever for row in around} == {"citehound, words", *retrieval.neighbours()}
 
 
 def test_scores_are_those_of_the_textbook() -> None:
-    assert retrieval.score(["x", "a"], frozenset({"a"})) == (1 / retrieval.math.log2(3), 1.0, 1.0)
-    assert retrieval.score(["x"], frozenset({"a", "b"})) == (0.0, 0.0, 0.0)
+    assert retrieval.score(["x", "a"], frozenset({"a"})) == (1 / retrieval.math.log2(3), 1.0, 1.0, 1.0)
+    assert retrieval.score(["x"], frozenset({"a", "b"})) == (0.0, 0.0, 0.0, 0.0)
+    assert retrieval.score(["a", "x"], frozenset({"a", "b"}))[1:] == (0.5, 0.5, 0.0)

@@ -162,6 +162,8 @@ class EmbeddingConfig:
     """Least cosine of a hit that has none of the query's words."""
     keep: int = 5
     """So many of the first hits by words stay the first."""
+    send_private: bool = False
+    """Whether texts of private sources may be sent to a provider."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,8 @@ class RerankConfig:
     """How many passages it is given."""
     seconds: float = 3.0
     """How long it may take; then the order stays as it was."""
+    send_private: bool = False
+    """Whether texts of private sources may be sent to a service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,10 +223,11 @@ class Config:
 
 # Loading -----------------------------------------------------------------------------------------------------------
 
-_Kind = Literal["text", "count", "number", "positive", "limit", "flag", "texts", "table", "tables"]
+_Kind = Literal["text", "count", "whole", "number", "positive", "limit", "flag", "texts", "table", "tables"]
 _WORDS: Mapping[_Kind, str] = {
     "text": "a text in quotes",
     "count": "a whole number of at least 1",
+    "whole": "a whole number of at least 0",
     "number": "a number of at least 0",
     "positive": "a number above 0",
     "limit": "a number above 0, or 'none' for no limit",
@@ -326,8 +331,15 @@ _EMBEDDING: Mapping[str, _Kind] = {
     "weight": "number",
     "floor": "number",
     "keep": "whole",
+    "send_private": "flag",
 }
-_RERANK: Mapping[str, _Kind] = {"name": "text", "base_url": "text", "candidates": "count", "seconds": "positive"}
+_RERANK: Mapping[str, _Kind] = {
+    "name": "text",
+    "base_url": "text",
+    "candidates": "count",
+    "seconds": "positive",
+    "send_private": "flag",
+}
 
 ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_MODEL": ("model", "name"),
@@ -634,6 +646,8 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
         case "positive" if number is not None and number > 0:
             return number
         case "count" if isinstance(value, int) and number is not None and number >= 1:
+            return value
+        case "whole" if isinstance(value, int) and number is not None and number >= 0:
             return value
         case "text" if isinstance(value, str):
             return value

@@ -51,6 +51,7 @@ from .index.links import content_words
 from .parsing import Unsupported, dressed
 from .parsing.ocr import available as ocr_available
 from .parsing.worker import Limits, Worker, Workers
+from .index.sending import check_sending
 from .rerank import NONE as NO_RERANKER
 from .rerank import Reranker, open_reranker, order
 from .sources import SkippedFile, Unreachable
@@ -188,6 +189,7 @@ class Corpus:
             own = {name: live.config for name, live in self._live.sources.items()}
             config = replace(config, sources=tuple(own.get(s.name, s) for s in config.sources))
         self._config = config
+        self._sending = check_sending(config)
         self._write = write
         self._lock_seconds = lock_seconds
         self._folder = config.state / "index"
@@ -244,7 +246,7 @@ class Corpus:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said of the index as it was opened."""
-        return tuple(self._index.warnings) if self._index is not None else ()
+        return (*self._sending, *(self._index.warnings if self._index is not None else ()))
 
     def _reader(self) -> Index:
         from .index.embedded import EmbeddedIndex

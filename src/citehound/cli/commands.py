@@ -153,6 +153,8 @@ def _sync(config: Config, *, rebuild: bool = False, figures: bool = False) -> Sy
     from ..corpus import Corpus
 
     with Corpus.open(config, write=True) as corpus, output.progress("indexing") as emit:
+        for warning in corpus.warnings:
+            output.err(f"note: {warning}")
         return _without_echoes(corpus.sync(emit=emit, rebuild=rebuild, figures=figures), config)
 
 
