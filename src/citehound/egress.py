@@ -12,8 +12,10 @@ import asyncio
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -299,6 +301,20 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
     return [str(row[4][0]) for row in found]
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the system's certificates takes longer than most pages."""
+    import httpx2
+
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def _transport() -> httpx2.AsyncBaseTransport:
+    import httpx2
+
+    return httpx2.AsyncHTTPTransport(trust_env=False, verify=_tls())
+
+
 class Egress:
     """Fetches by a policy. `resolve` and `transport` are for tests; without them: the system's, and a real network."""
 
@@ -364,7 +380,7 @@ class Egress:
     async def _from(self, place: Place, address: str, asked: Mapping[str, str]) -> Fetched | str:
         import httpx2
 
-        transport = self._transport() if self._transport is not None else httpx2.AsyncHTTPTransport(trust_env=False)
+        transport = self._transport() if self._transport is not None else _transport()
         named = place.url.split("//", 1)[1].split("/", 1)[0].split("?", 1)[0]
         async with (
             httpx2.AsyncClient(
@@ -376,7 +392,7 @@ class Egress:
                 headers={
                     "Host": named,
                     "User-Agent": self.policy.agent,
-                    "Accept": ", ".join(self.policy.content_types),
+                    "Accept": ", ".join(filter(None, self.policy.content_types)),
                     "Accept-Encoding": "identity",
                     **asked,
                 },
