@@ -298,6 +298,34 @@ def test_where_it_was_not_enough_after_all_it_is_searched(corpus: Corpus) -> Non
     assert answer.claims[0].status == "verified"
 
 
+def test_words_without_a_citation_are_no_answer_without_documents(corpus: Corpus) -> None:
+    said = Draft(text="It is 24 hours, as I said.")
+    chat, _, _ = chatting(corpus, [SEARCH, READ, GOOD, said, said], [judged("Within how many hours, exactly?")])
+    chat.ask_sync("Within how many hours must incidents be reported?")
+    answer = chat.ask_sync("Within how many hours, exactly?")
+    assert answer.status == "partial"
+    assert [(c.text, c.status) for c in answer.claims] == [(said.text, "uncited")]
+
+
+def test_an_answer_without_documents_is_not_shown_what_was_read(corpus: Corpus) -> None:
+    skip = call(
+        DECISION,
+        {
+            "answerable_without_documents": True,
+            "confidence": "full",
+            "why": "arithmetic",
+            "effort": "one_search",
+            "sources": [],
+        },
+    )
+    question = "What is 12 times 4?"
+    chat, model, _ = chatting(corpus, [SEARCH, READ, GOOD, Draft(text="48")], [judged(question), skip])
+    chat.ask_sync("Within how many hours must incidents be reported?")
+    answer = chat.ask_sync(question, mode="auto")
+    assert (answer.status, answer.mode) == ("direct", "direct")
+    assert WITHIN_24 not in prompt_of(model.requests[-1])
+
+
 def change(corpus: Corpus, name: str, text: str | None) -> None:
     path = corpus.config.root / name
     if text is None:

@@ -95,7 +95,7 @@ class Turn:
             if self.past and self.past[-1].clarification:
                 question = _joined(self.past[-1].asked, self.asked)
         found = await decider.follow_up(
-            question, before, told=self.told_turns(self.settings.history_tokens), clarify=self.may_ask_back
+            question, before, told=self.told_turns(self.settings.history_tokens // 2), clarify=self.may_ask_back
         )
         if found.question == question and question != self.asked:
             found = replace(found, why=found.why or "with what was asked before")

@@ -490,7 +490,7 @@ class Conversation:
             faults = (*faults, *too_big)
             draft = cut_down(draft)
             faults = (*faults, f"it was cut to {len(draft.claims)} claims and {len(draft.missing)} missing entries")
-        draft = _without_text(draft, used_documents=bool(evidence.calls))
+        draft = _without_text(draft, used_documents=bool(evidence.calls or self.earlier))
         self._drafts += 1
         for number, claim in enumerate(draft.claims, start=1):
             self.emit(

@@ -230,7 +230,9 @@ async def direct(task: Task) -> Done:
 
 async def _direct(task: Task) -> Outcome | None:
     """An answer without documents; None when the model doubts, so that documents are searched."""
-    outcome = await converse(task.conversation(), prompt=task.question, instructions=direct_instructions())
+    conversation = task.conversation()
+    conversation.earlier = ""  # with it, the answer would use documents
+    outcome = await converse(conversation, prompt=task.question, instructions=direct_instructions())
     if outcome.text and outcome.text.strip() and not outcome.claims and not outcome.missing:
         return outcome
     return None
