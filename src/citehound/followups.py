@@ -455,11 +455,22 @@ def _capital(text: str) -> str:
 # Judging a wording.
 
 
-def invented(said: str, question: str, *, known: Known, told: str) -> str:
-    """What is wrong with a wording of a question: a name or number that nobody has said, or one that it has lost."""
+_ADDRESS = re.compile(r"\b(?:[a-z][a-z0-9+.-]*://|www\.)[^\s<>\"']+", re.IGNORECASE)
+
+
+def invented(said: str, question: str, *, known: Known, earlier: Sequence[str], told: str) -> str:
+    """What is wrong with a wording of a question: a name or number that nobody has said, or one that it has lost.
+
+    `earlier` are the questions before, `told` all that was said. An address must come from a person: a page that a
+    question names may be fetched.
+    """
     if "\n" in said or len(said) > MOST_QUESTION:
         return "it is too long"
-    there = {t.low for t in _tokens(f"{question} {told}")}
+    asked = " ".join((question, *earlier))
+    address = next((m.group() for m in _ADDRESS.finditer(said) if m.group() not in asked), None)
+    if address is not None:
+        return f"it adds {address!r}"
+    there = {t.low for t in _tokens(f"{asked} {told}")}
     german = "de" in (language_of(said), language_of(question))
     for token in _tokens(said)[1:]:
         named = any(c.isdigit() for c in token.text) or (token.text[:1].isupper() and not german)

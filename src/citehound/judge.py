@@ -791,7 +791,7 @@ class ModelJudge:
         if back:
             return FollowUp(question=question, open=True, clarification=back, why="it cannot be searched as it is")
         said = " ".join(reply.question.split())
-        wrong = invented(said, question, known=self._rules.known, told=" ".join((*earlier, told)))
+        wrong = invented(said, question, known=self._rules.known, earlier=earlier, told=told)
         if wrong:
             return FollowUp(question=question, open=True, why=f"the judge's wording was not used: {wrong}")
         if said.casefold() == " ".join(question.split()).casefold():
