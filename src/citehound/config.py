@@ -137,6 +137,18 @@ class SourceConfig:
     allow_http: bool = False
     max_fetches: int = 5
     """Of kind 'web': pages that one run may fetch."""
+    start: tuple[str, ...] = ()
+    """Of kind 'site': addresses of the pages that a crawl begins with."""
+    sitemap: tuple[str, ...] = ()
+    """Of kind 'site': addresses of sitemaps."""
+    max_pages: int = 1000
+    """Of kind 'site': pages that one crawl may ask for."""
+    max_depth: int = 10
+    """Of kind 'site': links from a start page or sitemap to a page."""
+    delay: float = 1.0
+    """Of kind 'site': least seconds between two requests to one host."""
+    user_agent: str = "citehound"
+    """Of kind 'site': what a crawl calls itself, also in robots.txt."""
 
     @property
     def live(self) -> bool:
@@ -295,21 +307,33 @@ _SOURCE: Mapping[str, _Kind] = {
     "allow_private_hosts": "texts",
     "allow_http": "flag",
     "max_fetches": "count",
+    "start": "texts",
+    "sitemap": "texts",
+    "max_pages": "count",
+    "max_depth": "whole",
+    "delay": "number",
+    "user_agent": "text",
 }
 _SOME_KINDS: Mapping[str, tuple[str, ...]] = {
     "path": ("files",),
-    "include": ("files",),
-    "exclude": ("files",),
+    "include": ("files", "site"),
+    "exclude": ("files", "site"),
     "call": ("python",),
     "egress": ("python",),
-    "timeout": LIVE_KINDS,
+    "timeout": (*LIVE_KINDS, "site"),
     "fee": LIVE_KINDS,
     "engine": ("web",),
     "search_url": ("web",),
-    "domains": ("web",),
-    "allow_private_hosts": ("web",),
-    "allow_http": ("web",),
+    "domains": ("web", "site"),
+    "allow_private_hosts": ("web", "site"),
+    "allow_http": ("web", "site"),
     "max_fetches": ("web",),
+    "start": ("site",),
+    "sitemap": ("site",),
+    "max_pages": ("site",),
+    "max_depth": ("site",),
+    "delay": ("site",),
+    "user_agent": ("site",),
 }
 """Keys of a source that only some kinds have."""
 _INDEX: Mapping[str, _Kind] = {
@@ -536,7 +560,8 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
             only = " and ".join(map(repr, _SOME_KINDS[key]))
             raise ConfigError(f"{at}: source {name!r} is of kind {kind!r}, which has no {key!r}; only {only} has")
     web = kind == "web"
-    trust = table.get("trust", "open" if web else "reviewed")
+    site = kind == "site"
+    trust = table.get("trust", "open" if web or site else "reviewed")
     if trust not in ("reviewed", "open"):
         raise ConfigError(f"{at}: source {name!r} has trust {trust!r}; it is 'reviewed' or 'open'")
     metadata = cast("dict[str, Any]", table.get("metadata", {}))
@@ -561,7 +586,7 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
         description=" ".join(str(table.get("description", "")).split()),
         kind=kind,
         filters=tuple(filters),
-        private=table.get("private", not web),
+        private=table.get("private", not web and not (site and not table.get("allow_private_hosts"))),
         trust=trust,
         language=table.get("language"),
         metadata=cast("dict[str, str]", metadata),
@@ -577,9 +602,17 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
         allow_private_hosts=tuple(table.get("allow_private_hosts", ())),
         allow_http=table.get("allow_http", False),
         max_fetches=table.get("max_fetches", 5),
+        start=tuple(table.get("start", ())),
+        sitemap=tuple(table.get("sitemap", ())),
+        max_pages=table.get("max_pages", 1000),
+        max_depth=table.get("max_depth", 10),
+        delay=table.get("delay", 1.0),
+        user_agent=table.get("user_agent", "citehound"),
     )
     if web:
         _check_web(source, at=at)
+    if site:
+        _check_site(source, at=at)
     return source
 
 
@@ -609,6 +642,20 @@ def _check_web(source: SourceConfig, *, at: str) -> None:
         return
     if source.search_url is None or "{query}" not in source.search_url:
         raise ConfigError(f'{said} needs search_url = "https://…/search?q={{query}}&format=json", with {{query}} in it')
+
+
+def _check_site(source: SourceConfig, *, at: str) -> None:
+    """Addresses are checked where they are used; here, that all is there."""
+    said = f"{at}: source {source.name!r}"
+    if not source.start and not source.sitemap:
+        raise ConfigError(f'{said} needs `start` or `sitemap`, as in start = ["https://example.org/handbook/"]')
+    if "*" in source.domains:
+        raise ConfigError(f"{said} is a site, which is no crawl of every host; name its hosts in `domains`")
+    if not re.fullmatch(r"[A-Za-z_-]+(?:[/ (][\x20-\x7e]{0,200})?", source.user_agent):
+        raise ConfigError(
+            f"{said} has the user_agent {source.user_agent!r}; it begins with a name of letters, as in "
+            "'citehound' or 'acme-search (+https://example.org/bot)'"
+        )
 
 
 def check_egress(sources: Sequence[SourceConfig]) -> None:
@@ -738,7 +785,9 @@ def _refuse_duplicates(sources: Sequence[SourceConfig], at: str) -> None:
         names[tool] = source.name
         if source.live:
             continue
-        place = (source.path, source.include, source.exclude)
+        place = (source.path, source.include, source.exclude, source.start, source.sitemap)
+        if place in places and source.kind == "site":
+            raise ConfigError(f"{at}: sources {places[place]!r} and {source.name!r} begin the same crawl; remove one")
         if place in places:
             raise ConfigError(f"{at}: sources {places[place]!r} and {source.name!r} have the same path; remove one")
         places[place] = source.name

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from ..config import Config, ModelConfig, unknown_variables
+from ..config import Config, ModelConfig, SourceConfig, unknown_variables
 from ..config import load as load_config
 from ..errors import CitehoundError, ConfigError
 from . import output
@@ -109,7 +109,9 @@ def _corpus(config: Config, findings: list[Finding]) -> None:
     from ..corpus import Corpus
 
     for source in config.sources:
-        if not os.access(source.path, os.R_OK | os.X_OK):
+        if source.kind == "site":
+            _site(source, findings)
+        elif not os.access(source.path, os.R_OK | os.X_OK):
             says = f"the folder of {source.name!r} cannot be read: {source.path}"
             findings.append(
                 Finding(check="sources", status="fault", says=says, do="allow reading it, or change `path`")
@@ -136,6 +138,22 @@ def _corpus(config: Config, findings: list[Finding]) -> None:
     for warning in warnings:
         findings.append(Finding(check="index", status="note", says=warning, do="run 'citehound index'"))
     _report_changes(changes, findings)
+
+
+def _site(source: SourceConfig, findings: list[Finding]) -> None:
+    from ..sources.site import answers
+
+    try:
+        wrong = answers(source)
+    except CitehoundError as problem:
+        findings.append(Finding(check="sources", status="fault", says=str(problem), do="correct the addresses"))
+        return
+    if wrong is None:
+        findings.append(Finding(check="sources", status="ok", says=f"the site of {source.name!r} answers"))
+    else:
+        says = f"the site of {source.name!r} cannot be crawled: {wrong}"
+        do = "check `start`, `sitemap` and `domains`, or try later; what is indexed stays"
+        findings.append(Finding(check="sources", status="note", says=says, do=do))
 
 
 def _report_changes(changes: Sequence[Changes], findings: list[Finding]) -> None:

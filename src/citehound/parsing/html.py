@@ -161,7 +161,7 @@ _MAX_NODES = 2_000_000
 
 def parse_html(text: str) -> Parsed:
     """Blocks of a whole HTML page; `title` is its `<title>`."""
-    _refuse_depth(text)
+    refuse_depth(text)
     tree = LexborHTMLParser(text)
     title = tree.css_first("head > title") or tree.css_first("title")
     body = tree.body
@@ -171,12 +171,12 @@ def parse_html(text: str) -> Parsed:
 
 def parse_fragment(text: str) -> Parsed:
     """Blocks of rendered HTML that is all content, as Markdown gives it."""
-    _refuse_depth(text)
+    refuse_depth(text)
     tree = LexborHTMLParser("<!doctype html><body>" + text)
     return _parse(tree, tree.body, whole_page=False) if tree.body is not None else Parsed(blocks=())
 
 
-def _refuse_depth(text: str) -> None:
+def refuse_depth(text: str) -> None:
     """Raises ParseError for tags nested so deep that the parser's time grows with the square of it."""
     depth = 0
     for match in _TAG.finditer(text):

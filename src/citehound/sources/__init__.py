@@ -20,6 +20,14 @@ class SkippedFile:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unreachable:
+    """A page that could not be had this time: reported as failed, tried again, and kept as it is indexed."""
+
+    path: str
+    reason: str
+
+
 class Source(Protocol):
     """One kind of source: a function, one module of this package each."""
 

@@ -247,14 +247,14 @@ def _unwanted(path: str, *, source: SourceConfig, manifest: _Manifest | None) ->
         return "not listed in manifest"
     if path == MANIFEST:
         return "the manifest itself"
-    if source.include and not any(_glob(pattern).fullmatch(path) for pattern in source.include):
+    if source.include and not any(glob_pattern(pattern).fullmatch(path) for pattern in source.include):
         return "not included by the configuration"
-    if any(_glob(pattern).fullmatch(path) for pattern in source.exclude):
+    if any(glob_pattern(pattern).fullmatch(path) for pattern in source.exclude):
         return "excluded by the configuration"
     return None
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
+def glob_pattern(pattern: str) -> re.Pattern[str]:
     """A glob over a whole relative path: `*` and `?` stay inside one folder, `**` crosses folders.
 
     A pattern without a slash applies at any depth; one that ends in a slash means everything below.
