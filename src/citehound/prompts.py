@@ -27,9 +27,7 @@ so call the parties by them even where the text says "the supplier".
 "conclusion" that names both as premises.
 - kind "absence" says that documents do not have something: cite the documents (the quote may be empty) and give the \
 words you looked for as `terms`. It holds only for documents you read whole or searched inside for these words.
-- missing: everything the question asks for that you did not find, with where you looked; a search with its words \
-must have been made. What is in none of the documents is both: one absence claim, and a point under missing. Never \
-fill a gap from memory.
+- missing: everything the question asks for that you did not find, with where you looked. Never fill a gap from memory.
 - Quotes are checked by code. What fails is shown to the reader as unverified."""
 
 _AGENT = """\
@@ -43,7 +41,9 @@ stands above already, `read` one whose text you have.
 - Follow what you read: a requirement, a defined term, an annex, an amendment or a newer version names the words of \
 your next search, often in another source.
 - Current versions prevail. Use superseded ones only when the question asks about the past, and say so.
-- Stop when every part of the question is answered or searched for in vain. Then give the final answer.
+- Stop when every part of the question is answered or searched for in vain: a point under missing needs one search \
+with its words. What is asked for and stands in none of the documents is both, an absence claim and a point under \
+missing. Then give the final answer.
 
 {rules}
 
