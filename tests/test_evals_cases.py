@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small import opened
 
 from citehound.corpus import Corpus
 from citehound.errors import UsageError
 from citehound.evals.cases import Case, load_cases, needs, problems, write_cases
 from citehound.index import OWNER
+from small import opened
 
 ROW = {
     "id": "c1",
