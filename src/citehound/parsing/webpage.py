@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from ..documents import Attachment, Document, RawDocument
-from .encoding import decode
+from ..errors import ParseError
+from .encoding import decode, looks_binary
 from .html import refuse_depth
 
 LINKS = "links"
@@ -43,8 +44,10 @@ _DENSE = 0.8
 def read_page(raw: RawDocument, *, language: str | None = None) -> Document:
     """The page with `text` = its own HTML and an attachment `LINKS`; `metadata` has canonical and robots as stated.
 
-    Raises ParseError for a page that is nested too deeply.
+    Raises ParseError for a page that is nested too deeply, or is none.
     """
+    if looks_binary(raw.data):
+        raise ParseError("binary data, not text")
     text = decode(raw.data, html=True).text
     refuse_depth(text)
     tree = LexborHTMLParser(text)
@@ -104,9 +107,10 @@ def _clean(body: LexborNode) -> None:
     _remove(body.css(_GONE))
     whole = _size(body)
     one_title = len(body.css("h1")) == 1
+    most = whole if any(_size(node) for node in body.css("main, [role=main], article")) else _SHARE * whole
     doomed: list[LexborNode] = []
     for node in body.css("header, footer, aside, [role=complementary]"):
-        if _inside_own(node) or _size(node) > _SHARE * whole:
+        if _inside_own(node) or _size(node) > most or node.css_first("main, article") is not None:
             continue
         if one_title and node.css_first("h1") is not None:
             doomed += node.css("ul, ol, form, p")

@@ -590,7 +590,8 @@ class _Crawl:
         url = place.url
         data = found.data
         extension = _EXTENSIONS[found.content_type]
-        if found.charset is not None and extension != "pdf":
+        plain = b"\0" not in data[:4096] or (found.charset or "").startswith(("utf-16", "utf-32"))
+        if found.charset is not None and extension != "pdf" and plain:
             try:  # what the server says of the encoding ranks above what the page says
                 data = b"\xef\xbb\xbf" + data.decode(found.charset, "replace").encode("utf-8", "replace")
             except LookupError:
