@@ -52,6 +52,14 @@ def test_settling_frees_what_was_not_spent_and_counts_once() -> None:
     assert (spent.dollars, spent.reserved, spent.model_calls, spent.input_tokens) == (0.1, 0.0, 1, 7)
 
 
+def test_what_rounding_leaves_is_not_reserved() -> None:
+    meter = Meter(Budget(max_dollars=1.0))
+    held = [meter.reserve(dollars) for dollars in (0.1, 0.2, 0.3)]
+    for reservation in held:
+        meter.settle(reservation, dollars=0.01)
+    assert meter.spent().reserved == 0.0
+
+
 def test_an_unknown_outcome_keeps_the_money() -> None:
     meter = Meter(Budget(max_dollars=1.0))
     meter.forfeit(meter.reserve(0.6))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -138,3 +139,18 @@ def test_a_run_goes_on_after_an_odd_reply(
     uses: list[dict[str, Any]] = [b for b in blocks if b["type"] == "tool_use"]
     assert len({block["id"] for block in uses}) == len(uses)
     assert all(block["name"].replace("_", "").isalnum() for block in uses)
+
+
+def test_a_draft_that_is_sent_back_leaves_the_cached_prefix_as_it_was(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    unread = {"text": "Not read.", "citations": [{"document": "nowhere", "quote": "four words and more"}]}
+    search = {"kind": "tool", "name": "search_policies", "args": {"query": "a"}}
+    back = {"kind": "final", "text": json.dumps({"claims": [unread], "missing": []})}
+    with serve([search, {**back, "repeat": True}], protocol="anthropic") as server:
+        model = anthropic(server.base_url, stream=False)
+        run_agent(corpus, [], model=replace(model, structured="native"), budget=Budget())
+        requests = server.requests()
+    assert len(requests) == 3
+    assert len({json.dumps(r.body["system"]) for r in requests}) == 1

@@ -76,6 +76,8 @@ class Price:
 
 
 FREE = Price(input=0.0, output=0.0)
+_DUST = 1e-12
+"""Dollars that only rounding leaves."""
 
 _PIECES = re.compile(r"([A-Z]?[a-z]+)|([A-Za-z]+)|([0-9]+)|(\n+|\s{2,})|(\s)|([\x21-\x7e])|(.)", re.DOTALL)
 
@@ -264,7 +266,8 @@ class Meter:
             reservation.open = False
             at: Meter | None = self
             while at is not None:
-                at._reserved = max(0.0, at._reserved - reservation.dollars)
+                left = at._reserved - reservation.dollars
+                at._reserved = left if left > _DUST else 0.0
                 at._dollars += dollars
                 at._calls += calls
                 at._input += input_tokens

@@ -54,6 +54,7 @@ from .prompts import (
     step_notes,
     wrong_form,
 )
+from .replies import plain_feedback
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
@@ -237,7 +238,7 @@ class Conversation:
             if cap is None:
                 raise self.stop("dollars", "not even a last draft fits into the dollars left")
             if self.model.window is not None and base + cap > self.model.window:
-                raise self.stop("context", "what was read fills the model's context window")
+                raise self.stop("context", self._too_full())
             return cap
         return self._redraft_cap(base) if retry else limits.turn_tokens
 
@@ -262,6 +263,14 @@ class Conversation:
         if self.model.window is not None:
             fits = fits and self._window_left(base) - (draft - turn) >= _MIN_RESULTS
         return max(turn, draft) if fits else turn
+
+    def _too_full(self) -> str:
+        if self._step > 1 or self.toolbox is None:
+            return "what was read fills the model's context window"
+        return (
+            f"the model's context window of {self.model.window} tokens is too small to search with: use the mode "
+            "single, lower draft_tokens under [model], or start the model with a larger window"
+        )
 
     def _closed(self) -> str:
         return no_calls_left(self.forced, answer=self._answering)
@@ -682,6 +691,10 @@ class _MeteredModel(WrapperModel):
     def __init__(self, wrapped: Model, conversation: Conversation) -> None:
         super().__init__(wrapped)
         self._conversation = conversation
+
+    # Versions of the library differ in what else this takes; it is handed on.
+    def prepare_messages(self, messages: list[ModelMessage], *rest: Any, **named: Any) -> list[ModelMessage]:
+        return super().prepare_messages(plain_feedback(messages), *rest, **named)
 
     async def request(
         self,

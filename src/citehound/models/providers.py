@@ -258,7 +258,10 @@ def _bedrock(config: ModelConfig, name: str, *, address: str | None) -> Model:
     once = botocore.Config(
         retries={"total_max_attempts": 1}, connect_timeout=CONNECT_SECONDS, read_timeout=math.ceil(config.timeout)
     )
-    client = boto3.client("bedrock-runtime", config=once, endpoint_url=address)
+    try:
+        client = boto3.client("bedrock-runtime", config=once, endpoint_url=address)
+    except importlib.import_module("botocore.exceptions").NoRegionError as problem:
+        raise ConfigError(f"model 'bedrock:{name}' needs a region: set AWS_DEFAULT_REGION") from problem
     return BedrockConverseModel(name, provider=BedrockProvider(bedrock_client=client))
 
 
