@@ -13,14 +13,18 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pydantic_ai.messages import ModelResponse, NativeToolReturnPart, TextPart
+from pydantic_ai.usage import RequestUsage
 
 from citehound.assistant import Assistant
+from citehound.budget import Price
 from citehound.config import load
 from citehound.corpus import Corpus
 from citehound.drafts import Draft
 from citehound.errors import ConfigError, SourceFailed, UnknownDocument
 from citehound.index import OWNER
-from citehound.models.scripted import ScriptedModel, Turn, call
+from citehound.models import OpenedModel
+from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
 from small import quoting
 
 LIMIT = "Parcels are returned within 30 days of their arrival."
@@ -303,3 +307,74 @@ def test_outside_of_a_question_nothing_is_fetched(tmp_path: Path, web: Web) -> N
         with pytest.raises(SourceFailed):
             corpus.search("web", "x" * 5000, principal=OWNER)
     assert web.fetched == []
+
+
+# The provider's own search ------------------------------------------------------------------------------------------
+
+
+class Searching(ScriptedModel):
+    """Plays a provider that searches the web itself, in requests that allow it; all others by the script."""
+
+    def __init__(self, turns: list[Turn], *, rows: Any, provider: str = "anthropic") -> None:
+        super().__init__(turns)
+        self._rows = rows
+        self._provider_name = provider
+        self.searches: list[ScriptedRequest] = []
+
+    @property
+    def system(self) -> str:
+        return self._provider_name
+
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> ModelResponse:
+        if not model_request_parameters.native_tools:
+            return await super().request(messages, model_settings, model_request_parameters)
+        sent = ScriptedRequest(messages=tuple(messages), settings=model_settings, parameters=model_request_parameters)
+        self.searches.append(sent)
+        if isinstance(self._rows, Exception):
+            raise self._rows
+        part = NativeToolReturnPart(tool_name="web_search", content=self._rows, tool_call_id="s")
+        usage = RequestUsage(input_tokens=8000, output_tokens=10)
+        return ModelResponse(parts=[part, TextPart("done, and 45 days by the way")], usage=usage)
+
+
+def provider_toml(web: Web) -> str:
+    lines = [line for line in toml(web, 'engine = "provider"\n').splitlines() if not line.startswith("search_url")]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_providers_search_finds_pages_and_citehound_fetches_them(tmp_path: Path, web: Web) -> None:
+    document = web.id("/returns")
+    rows = [
+        {"type": "web_search_result", "url": web.url("/returns"), "title": "Returns", "encrypted_content": "x"},
+        {"type": "web_search_result", "url": "https://elsewhere.test/", "title": "Elsewhere"},
+    ]
+    turns: list[Turn] = [SEARCH, call("read_document", {"document": document}), quoting(document, LIMIT)]
+    model = Searching(turns, rows=rows)
+    priced = OpenedModel(model=model, name="anthropic:x", price=Price(input=1.0, output=5.0))
+    with Assistant.open(write(tmp_path, provider_toml(web)), model=priced) as opened:
+        answer = opened.ask_sync("When are parcels returned?", mode="agent")
+    assert answer.status == "complete"
+    assert [r.document for r in answer.calls[0].returned] == [document]
+    tool = model.searches[0].parameters.native_tools[0]
+    assert (tool.allowed_domains, tool.max_uses) == (["127.0.0.1"], 1)
+    assert answer.usage.model_calls == 4
+    own = 3 * (100 * 1.0 + 50 * 5.0) / 1_000_000
+    assert answer.usage.dollars == pytest.approx(0.01 + (8000 * 1.0 + 10 * 5.0) / 1_000_000 + own)
+
+
+def test_a_providers_search_that_fails_is_a_tool_error(tmp_path: Path, web: Web) -> None:
+    for rows in (RuntimeError("overloaded"), {"type": "error", "error_code": "max_uses_exceeded"}):
+        model = Searching([SEARCH, Draft(), Draft()], rows=rows)
+        with Assistant.open(write(tmp_path, provider_toml(web)), model=model) as opened:
+            answer = opened.ask_sync("When are parcels returned?", mode="agent")
+        assert answer.calls[0].returned == ()
+        assert isinstance(rows, dict) or "overloaded" in (answer.calls[0].error or "")
+
+
+def test_a_provider_that_cannot_keep_to_domains_is_refused(tmp_path: Path, web: Web) -> None:
+    path = write(tmp_path, provider_toml(web))
+    model = Searching([], rows=[], provider="openai")
+    for given in (OpenedModel(model=model, name="openai:x", price=None), None):
+        with pytest.raises(ConfigError, match="keep to domains") as caught, Assistant.open(path, model=given) as opened:
+            opened.ask_sync("When?", max_dollars=float("inf"))
+        assert "\n" not in str(caught.value)

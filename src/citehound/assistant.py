@@ -210,7 +210,13 @@ class Assistant:
             require_price(small, budget, table="model.small_price")
         send = self.emit if emit is None else emit
         meter = Meter(budget)
-        corpus = await asyncio.to_thread(corpus.for_run, question, meter=meter)
+        asks_provider = next((s.name for s in corpus.sources if s.engine == "provider"), None)
+        provider = None
+        if asks_provider is not None:
+            from .models.websearch import provider_search
+
+            provider = provider_search(small, source=asks_provider, meter=meter)
+        corpus = await asyncio.to_thread(corpus.for_run, question, meter=meter, provider=provider)
         run = _Run(
             question=question,
             requested=mode,

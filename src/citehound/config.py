@@ -25,6 +25,8 @@ BACKENDS = ("embedded",)
 STRUCTURED = ("auto", "tool", "native", "text")
 LIVE_KINDS = ("python", "web")
 ENGINES = ("search", "provider")
+PROVIDER_FEE = 0.01
+"""Dollars that one search of a provider costs, where nothing else is said: list price of Anthropic's."""
 THINKING = ("auto", "minimal", "low", "medium", "high")
 
 
@@ -595,7 +597,7 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
         call=table.get("call"),
         timeout=table.get("timeout", 30.0),
         egress=table.get("egress", False),
-        fee=table.get("fee", 0.0),
+        fee=table.get("fee", PROVIDER_FEE if web and table.get("engine") == "provider" else 0.0),
         engine=table.get("engine", "search"),
         search_url=table.get("search_url"),
         domains=tuple(table.get("domains", ())),

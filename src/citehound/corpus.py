@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .index.inside import Contents
     from .live import Live, LiveRun
     from .sources.python import PythonSource
+    from .sources.web import ProviderSearch
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
@@ -226,16 +227,16 @@ class Corpus:
     def sources(self) -> tuple[SourceConfig, ...]:
         return self._config.sources
 
-    def for_run(self, question: str, *, meter: Meter) -> Corpus:
+    def for_run(self, question: str, *, meter: Meter, provider: ProviderSearch | None = None) -> Corpus:
         """This corpus as one question uses it: it pays for searches, and may fetch what the question or a search names.
 
-        It is closed with the corpus it came from.
+        `provider` is the web search of the model's provider. It is closed with the corpus it came from.
         """
         if self._live is None:
             return self
         self._reader()
         made = copy.copy(self)
-        made._asking = self._live.run(question, meter=meter)
+        made._asking = self._live.run(question, meter=meter, provider=provider)
         return made
 
     @property

@@ -52,7 +52,7 @@ from .security import visible
 from .sources import Found, LiveSource, Results
 from .sources.files import without_extension
 from .sources.python import PythonSource
-from .sources.web import WebSource
+from .sources.web import ProviderSearch, WebSource
 
 _MOST_KEPT = 400
 """Texts that are kept between runs."""
@@ -147,9 +147,9 @@ class Live:
         self._runner = _Runner()
         self._worker = Worker(limits=limits)
 
-    def run(self, question: str = "", *, meter: Meter | None = None) -> LiveRun:
-        """One question's use of the sources."""
-        return LiveRun(self, question, meter)
+    def run(self, question: str = "", *, meter: Meter | None = None, provider: ProviderSearch | None = None) -> LiveRun:
+        """One question's use of the sources; `provider` is the web search of its model's provider."""
+        return LiveRun(self, question, meter, provider)
 
     def keep(self, principal: Principal, kept: Kept) -> None:
         """Puts a text among those that later runs can read, and lets the oldest go."""
@@ -243,8 +243,9 @@ class _LiveLexicon:
 class LiveRun:
     """One question's use of the live sources. Safe under threads."""
 
-    def __init__(self, live: Live, question: str, meter: Meter | None) -> None:
+    def __init__(self, live: Live, question: str, meter: Meter | None, provider: ProviderSearch | None = None) -> None:
         self._live = live
+        self._provider = provider
         self._meter = meter
         self._mutex = threading.RLock()
         self._kept: dict[tuple[Principal, str], Kept] = {}
@@ -283,6 +284,8 @@ class LiveRun:
         A filter or a value that is not known finds nothing; what the source returns against a filter is left out.
         """
         source = self._live.sources[name]
+        if isinstance(source, WebSource) and source.config.engine == "provider":
+            source = replace(source, provider=self._provider)
         if documents is not None:
             kept = [k_ for d in documents if (k_ := self.get(d, principal=principal)) is not None]
             return self._hits(kept, query, k=k, per_document=per_document, only_current=only_current, notes=())
