@@ -120,7 +120,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(pieces=st.lists(_PIECES, min_size=1, max_size=8), path=st.sampled_from(["a.md", "a.txt"]))
 def test_chunks_always_cover_the_text_and_never_cross_a_section(pieces: list[str], path: str) -> None:
     document = read("\n\n".join(pieces), path)
