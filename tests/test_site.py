@@ -260,6 +260,20 @@ def test_what_stands_on_every_page_is_left_out_and_sections_stay(crawler: Crawle
         assert [s.title for s in document.sections] == ["Leave", "How much", "When"]
 
 
+def test_a_box_in_the_text_is_text_whatever_it_is_called(crawler: Crawler) -> None:
+    prose = "Leave that is not taken by the end of March is lost, unless the company has asked for it to be put off."
+    crawler.web.put(
+        "/",
+        f"<title>Leave</title><body><div class=chapter><h1>Leave</h1><p>{prose}</p><p>{prose}</p>"
+        "<div class=sidebar><p class=title>Caution</p><div class=para>The works council has to be heard before any "
+        "leave is put off for longer than three months.</div></div></div>"
+        "<div class=sidebar><ul><li><a href=/a>Travel and expenses</a></ul></div></body>",
+    )
+    crawler.sync()
+    text = crawler.documents()["hb/index"]
+    assert "works council" in text and "Travel" not in text
+
+
 def test_a_pdf_and_a_text_are_documents_and_other_kinds_are_not(crawler: Crawler) -> None:
     manual = pdf([at(72, 700, "Incidents are reported to the desk within one day.")])
     web = crawler.web

@@ -32,6 +32,10 @@ _NAMED = re.compile(
     r"toc|table-of-contents|page-?toc|localtoc|feedback|rating|back-?to-?top|announcement)(?:$|[-_\s])",
     re.I,
 )
+_SURELY = re.compile(r"(?:^|[-_\s])(?:nav\w*|cookies?|consent|gdpr|newsletter|(?:site-?)?footer)(?:$|[-_\s])", re.I)
+_PROSE = 0.5
+"""Share of a part's text in paragraphs of some length, from which it is text whatever it is called: a box, an aside."""
+_BLOCKS = frozenset({"p", "div", "section", "ul", "ol", "dl", "table", "blockquote", "form", "nav"})
 _OWN = frozenset({"main", "article"})
 _NEVER = frozenset({"html", "body", "main", "article", "pre", "code", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6"})
 """Tags of which a class says how they look, not what they are."""
@@ -122,7 +126,10 @@ def _clean(body: LexborNode) -> None:
         if node.tag in _NEVER:
             continue
         names = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
-        if _NAMED.search(names) and node.css_first("h1, main, article") is None and _size(node) <= _SHARE * whole:
+        if not _NAMED.search(names) or node.css_first("h1, main, article") is not None:
+            continue
+        size = _size(node)
+        if size <= _SHARE * whole and (_SURELY.search(names) or _prose(node) < _PROSE * size):
             doomed.append(node)
     _remove(doomed)
     left = _size(body)
@@ -149,6 +156,18 @@ def _remove(nodes: Sequence[LexborNode]) -> None:
             outermost[node.mem_id] = node
     for node in outermost.values():
         node.decompose()
+
+
+def _prose(node: LexborNode) -> int:
+    """Characters of it in code, and in paragraphs of whatever tag that are a sentence or more and not links."""
+    found = 0
+    for block in node.css("p, pre, div, dd, blockquote, section"):
+        if block.tag not in ("p", "pre") and any(child.tag in _BLOCKS for child in block.iter()):
+            continue
+        size = _size(block)
+        if block.tag == "pre" or (size > 60 and sum(_size(link) for link in block.css("a[href]")) < size / 2):
+            found += size
+    return found
 
 
 def _inside_own(node: LexborNode) -> bool:
