@@ -258,7 +258,8 @@ def corpus_tools(corpus: Corpus, *, principal: Principal) -> tuple[Tool, ...]:
         *searches,
         _read_tool(corpus, sources, principal=principal),
         _find_tool(corpus, principal=principal),
-        _leads_tool(corpus, sources, principal=principal),
+        # The chase knows what is in the index only.
+        *(() if all(s.live for s in sources) else (_leads_tool(corpus, sources, principal=principal),)),
         _list_tool(corpus, sources, principal=principal),
     )
 
