@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import chunking
 import ingest_scale
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
@@ -23,6 +24,15 @@ def check(result: ingest_scale.Result) -> None:
 
 def test_a_killed_run_goes_on_where_it_was(bank_root: Path, tmp_path: Path) -> None:
     check(ingest_scale.measure(bank_root, tmp_path, files=300, kill_at=40, commit_seconds=0.0))
+
+
+def test_a_size_of_passages_is_measured(shared_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bank").symlink_to(shared_data / "corpora" / "bank")
+    row = chunking.measure(tmp_path / "data", None, cache=tmp_path, scratch=tmp_path, target=60, most=90)
+    assert row.passages > 100 and row.words < 90 and row.patterns > 20
+    assert 0 < row.in_6 <= row.in_10 <= 1
+    assert chunking.chunking.TARGET_WORDS > 60
 
 
 @pytest.mark.slow
