@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,6 +25,7 @@ from citehound.parsing import parse
 from citehound.parsing.webpage import read_page
 from citehound.sources import site
 from citehound.sources.site import Means, answers, normalised, read_sitemap
+from source_conformance import Item, SourceConformance
 from test_parsing_pdf import at, pdf
 
 
@@ -769,3 +771,25 @@ def test_looking_for_changes_does_not_crawl(crawler: Crawler) -> None:
 
 def test_time_is_the_systems_unless_a_test_has_its_own() -> None:
     assert Means().clock is time.time and Means().sleep is time.sleep
+
+
+class TestSiteIsASource(SourceConformance):
+    name = "hb"
+
+    @pytest.fixture(autouse=True)
+    def begin(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.links: list[str] = []
+        crawler.web.page("/", "Welcome.")
+
+    def put(self, stem: str, text: str) -> None:
+        path = "/" + quote(stem)
+        self.crawler.web.page(path, text)
+        self.links = sorted({*self.links, path})
+        self.crawler.web.page("/", "Welcome.", links=tuple(self.links))
+
+    def take(self, stem: str) -> None:
+        del self.crawler.web.pages["/" + quote(stem)]
+
+    def items(self, known: dict[str, str] | None = None) -> list[Item]:
+        return list(site.documents(self.crawler.source(), self.crawler.root, known or {}, read=read_page))

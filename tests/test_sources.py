@@ -14,6 +14,7 @@ from citehound.documents import RawDocument
 from citehound.errors import ConfigError
 from citehound.sources import SkippedFile
 from citehound.sources.files import documents
+from source_conformance import Item, SourceConformance
 
 
 def make(root: Path, files: Mapping[str, str | bytes]) -> None:
@@ -193,3 +194,21 @@ def test_the_manifests_of_the_corpora_list_their_documents(shared_data: Path, co
     found, skipped = walk(shared_data / "corpora" / corpus)
     assert len(found) == count
     assert set(skipped.values()) == {"not listed in manifest"}
+
+
+class TestFilesAreASource(SourceConformance):
+    name = "s"
+
+    @pytest.fixture(autouse=True)
+    def begin(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "f"
+        self.folder.mkdir()
+
+    def put(self, stem: str, text: str) -> None:
+        make(self.folder, {f"{stem}.md": text})
+
+    def take(self, stem: str) -> None:
+        (self.folder / f"{stem}.md").unlink()
+
+    def items(self, known: dict[str, str] | None = None) -> list[Item]:
+        return list(documents(SourceConfig(name="s", path=self.folder), self.folder.parent, known or {}))
