@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import Budget, Meter
+from citehound.cli import cli
 from citehound.config import load
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
@@ -466,6 +470,21 @@ def test_a_function_that_cannot_be_called_as_declared_is_refused_at_once() -> No
         Assistant.over("rules")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="at least one"):
         Assistant.over()
+
+
+def test_the_public_function_of_that_name_is_not_hidden_by_a_module() -> None:
+    code = (
+        "import citehound, citehound.assistant, citehound.routing; from citehound import hops, source; "
+        "assert callable(hops) and callable(source) and callable(citehound.hops)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_doctor_says_which_function_cannot_be_loaded(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path, {}, toml='[[sources]]\nname = "own"\nkind = "python"\ncall = "no_such_one:f"\n')
+    done = CliRunner().invoke(cli, ["doctor", "--config", str(path)])
+    assert done.exit_code == 3
+    assert "correct the source" in done.stdout and "no_such_one" in done.stdout
 
 
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:

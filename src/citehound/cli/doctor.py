@@ -131,6 +131,9 @@ def _corpus(config: Config, findings: list[Finding]) -> None:
                 return
             changes = corpus.changes()
             warnings = corpus.warnings
+    except ConfigError as problem:
+        findings.append(Finding(check="sources", status="fault", says=str(problem), do="correct the source"))
+        return
     except CitehoundError as problem:
         do = "run 'citehound index --rebuild'" if "rebuild" not in str(problem) else "do as it says"
         findings.append(Finding(check="index", status="fault", says=str(problem), do=do))
@@ -157,7 +160,7 @@ def _site(source: SourceConfig, findings: list[Finding]) -> None:
 
 
 def _report_changes(changes: Sequence[Changes], findings: list[Finding]) -> None:
-    counted = ", ".join(f"{c.source}: {_count(c.documents, 'document')}" for c in changes)
+    counted = ", ".join(f"{c.source}: {_count(c.documents, 'document')}" for c in changes) or "all are searched live"
     findings.append(Finding(check="sources", status="ok", says=counted))
     for change in changes:
         if not change.documents:
