@@ -8,8 +8,9 @@ per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them).
 is noted. Peers stand for what their libraries do by default: LangChain's BM25Retriever and an EnsembleRetriever of it
 and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, all with citehound's embedder.
 
-Rows are by set and kind of question, with vectors ("citehound") and without ("citehound, words"). `--fusion` leaves the
-peers out and measures the neighbourhood of the default weights instead, also on each half of every set's questions.
+Rows are by set and kind of question: with vectors as they are used by default ("citehound"), with a weight of theirs
+("weighted"), and without ("words"). `--fusion` leaves the peers out and measures many weights instead, also on each
+half of every set's questions.
 """
 
 from __future__ import annotations
@@ -120,12 +121,14 @@ def measure(
 
 # fusion
 
+OWN = {"citehound": Weights(), "citehound, weighted": Weights(dense=0.4)}
+"""By default vectors only fill up what words leave; with a weight they also order."""
 _WEIGHTS = (0.15, 0.25, 0.4, 0.6)
 _KEPT = (0, 3, 5, 6)
 
 
 def neighbours() -> dict[str, Weights]:
-    """The default weights and those around them."""
+    """Weights to choose from."""
     return {f"weight {w:g}, keep {keep}": Weights(dense=w, keep=keep) for keep in _KEPT for w in _WEIGHTS}
 
 
@@ -285,7 +288,7 @@ def labelled_set(folder: Path, state: Path, *, most: int, fusion: bool, notes: l
     with contextlib.ExitStack() as opened:
         words = opened.enter_context(EmbeddedIndex(state))
         own = {"citehound, words": of_index(words)}
-        for name, weights in (neighbours() if fusion else {"citehound": Weights()}).items():
+        for name, weights in (neighbours() if fusion else OWN).items():
             own[name] = of_index(opened.enter_context(EmbeddedIndex(state, embedder=static(), weights=weights)))
         others = {} if fusion else peers(passages, notes)
         return measure(folder.name, questions[:most], {**own, **others}, halves=fusion)
@@ -316,12 +319,11 @@ def labelled_corpus(
                 if info is not None and info.current:
                     passages += [(name, f"{c.context}\n{c.text}") for c in index.chunks(name, principal=OWNER)]
         own = {"citehound, words": of_corpus(words)}
-        if not fusion:
-            return measure(folder.name, questions, {**own, "citehound": of_corpus(both), **peers(passages, notes)})
-        for name, weights in neighbours().items():
+        for name, weights in (neighbours() if fusion else OWN).items():
             changed = _with(config, weight=weights.dense, keep=weights.keep)
             own[name] = of_corpus(opened.enter_context(Corpus.open(changed)))
-        return measure(folder.name, questions, own)
+        others = {} if fusion else peers(passages, notes)
+        return measure(folder.name, questions, {**own, **others}, halves=fusion)
 
 
 def _with(config: Config, *, name: str = "static", weight: float = 0.0, keep: int = 0) -> Config:
@@ -355,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder of corpora with cases")
     parser.add_argument("--cases", type=Path, help="other cases for these corpora")
     parser.add_argument("--sets", type=Path, help="folder of labelled sets, or one of them")
-    parser.add_argument("--fusion", action="store_true", help="the neighbourhood of the default weights, no peers")
+    parser.add_argument("--fusion", action="store_true", help="many weights instead of peers")
     parser.add_argument("--most", type=int, default=10_000, help="most questions of one set")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)

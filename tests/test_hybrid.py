@@ -117,6 +117,16 @@ def test_the_first_hits_by_words_stay_the_first_and_vectors_order_the_rest(tmp_p
         assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
 
 
+def test_without_a_weight_vectors_come_after_all_that_words_find(tmp_path: Path) -> None:
+    filled(tmp_path / "i", refund=REFUND, clock=CLOCK, disk=DISK)
+    query = "reimbursement of broken clock"
+    with EmbeddedIndex(tmp_path / "i") as words:
+        assert found(words, query) == ["docs/clock"]
+    with EmbeddedIndex(tmp_path / "i", embedder=static(), weights=Weights(floor=0.2)) as both:
+        assert found(both, query, k=2) == ["docs/clock", "docs/refund"]
+        assert found(both, query, k=1) == ["docs/clock"]
+
+
 def test_one_word_brings_only_passages_that_have_it(tmp_path: Path) -> None:
     filled(tmp_path / "i", refund=REFUND, clock=CLOCK)
     with EmbeddedIndex(tmp_path / "i", embedder=static(), weights=Weights(floor=0.0)) as index:

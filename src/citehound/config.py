@@ -170,8 +170,8 @@ class EmbeddingConfig:
     base_url: str | None = None
     dimensions: int | None = None
     """None means: as many as the embedder gives."""
-    weight: float = 0.4
-    """What the cosine counts beside the score by words."""
+    weight: float = 0.0
+    """What the cosine counts beside the score by words; 0: vectors only fill up what words leave."""
     floor: float = 0.5
     """Least cosine of a hit that has none of the query's words."""
     keep: int = 5

@@ -1460,6 +1460,10 @@ class EmbeddedIndex:
                 for at, (key, score) in enumerate(words, start=1)
             ]
             candidates = plain
+            if view is not None and not self._weights.dense and not judged:
+                enough = _walk(plain, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=False)
+                if len(enough.taken) >= k:
+                    return enough
             if view is not None and legs.vector is not None:
                 near = view.nearest(legs.vector, k=limit, mask=legs.mask)
                 known = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class Weights:
     """How the two legs of a search count; chosen on dev data (docs/decisions/0021-dense.md)."""
 
-    dense: float = 0.4
-    """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1)."""
+    dense: float = 0.0
+    """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1). With 0 vectors bring
+    passages only where words bring too few."""
     floor: float = 0.5
     """A passage that has none of the query's words is a hit only with at least this cosine."""
     keep: int = 5
