@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...index import Lexicon
+from .hops import dead_ends, unread_names
 from .plan import (
     Focus,
     Scored,
@@ -21,6 +22,7 @@ from .plan import (
     requirement_sentences,
     rule_of,
     scored_sentences,
+    single_passages,
     source_of,
     versions_named,
     with_next,
@@ -137,9 +139,28 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
         _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
         draft.lack(_topic(state.question), _NO_MODEL)
-    for name in unknown_names(state, weigh):
+    unknown = unknown_names(state, weigh)
+    for name in unknown:
         draft.lack(name, f"{name!r} stands in no document; {_looked(state)}")
+    if single_passages(lexicon, names):
+        _broken_hops(draft, state, weigh, names, unknown)
     return {"claims": draft.claims, "missing": draft.missing}
+
+
+def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unknown: list[str]) -> None:
+    """Where a document is one passage about one thing, a name without a text is a hop without its evidence.
+
+    Of long documents only parts are read, so that there a name that was not met tells nothing.
+    """
+    for name in unread_names(state):
+        # 'EFS' of 'Amazon EFS' may do: a quoted sentence that has its rarest word speaks of it.
+        terms = weigh.of(name)
+        rarest = max(terms, key=lambda s: terms[s])
+        quoted = any(rarest in stems(str(claim["text"]), language=state.language) for claim in draft.claims)
+        if not quoted and not any(word in name for word in unknown):
+            draft.lack(name, f"no text that says {name!r} was found; {_looked(state)}")
+    for what, name in dead_ends(state, names):
+        draft.lack(f"{what}: {name}", f"no document is about {name!r}; {_looked(state)}")
 
 
 def unknown_names(state: State, weigh: Weights) -> list[str]:

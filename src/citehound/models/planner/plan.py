@@ -944,6 +944,11 @@ def small_documents(lexicon: Lexicon, names: Names) -> bool:
     return lexicon.passages <= 15 * max(1, len(names.titles))
 
 
+def single_passages(lexicon: Lexicon, names: Names) -> bool:
+    """True when nearly every document is one passage, as in an encyclopedia or a list of cards."""
+    return lexicon.passages <= FLAT * max(1, len(names.titles))
+
+
 def read_call(candidate: Candidate, state: State, *, small: bool) -> Planned:
     if candidate.phrase is not None:
         return Planned(
@@ -1045,7 +1050,7 @@ def chase_first(state: State, focus: Focus, *, lexicon: Lexicon, names: Names) -
     """Whether the chase alone says what to read: documents are single passages, or the question stays inside one."""
     if not state.chased or not state.has_read or _special(state, focus):
         return False
-    if lexicon.passages <= FLAT * max(1, len(names.titles)):
+    if single_passages(lexicon, names):
         return True
     shown = [hit.document for hit in state.chased[:MAX_READS]]
     return shown.count(shown[0]) >= INSIDE * len(shown) and len(shown) == MAX_READS
