@@ -65,13 +65,13 @@ def main() -> None:
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
-    print(f"{'reader':<12}{'files':>6}{'failed':>7}{'pages':>7}{'files/s':>9}{'pages/s':>9}{'MB peak':>9}"
+    print(f"{'reader':<12}{'files':>6}{'failed':>7}{'pages':>7}{'files/s':>9}{'pages/s':>9}{'CPU s':>8}{'MB peak':>9}"
           f"{'evidence':>10}{'words':>8}")  # fmt: skip
     for r in results:
         words = "-" if r["words"] is None else f"{r['words']:.1%}"
         print(
             f"{r['reader']:<12}{r['files']:>6}{r['failed']:>7}{r['pages']:>7}{r['files_per_second']:>9.1f}"
-            f"{r['pages_per_second']:>9.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}"
+            f"{r['pages_per_second']:>9.1f}{r['cpu_seconds']:>8.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}"
         )
     print(f"\n{'format':<8}{'reader':<12}{'files':>6}{'files/s':>9}{'evidence':>10}{'words':>8}{'characters':>12}")
     for suffix in sorted({suffix for r in results for suffix in r["formats"]}):
@@ -94,6 +94,7 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
     notes: list[str] = []
     pages = 0
     took: defaultdict[str, float] = defaultdict(float)
+    before = time.process_time()
     for path in files:
         start = time.perf_counter()
         try:
@@ -102,6 +103,7 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
             notes.append(f"{path.name}: {type(error).__name__}: {str(error)[:100]}")
         took[path.suffix.lower()] += time.perf_counter() - start
     seconds = sum(took.values())
+    cpu = time.process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for path in files:
         if path.suffix.lower() == ".pdf":
@@ -145,6 +147,7 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
         "pages": pages,
         "files_per_second": len(files) / seconds if seconds else 0.0,
         "pages_per_second": pages / seconds if seconds else 0.0,
+        "cpu_seconds": cpu,
         "peak_mb": peak,
         "evidence": total.total(),
         "evidence_found": found.total(),
