@@ -230,6 +230,13 @@ def test_a_model_without_tools_gets_hops(corpus: Corpus) -> None:
     assert "plain cannot call tools" in answer.route
 
 
+def test_a_window_too_small_to_search_with_gets_hops(corpus: Corpus) -> None:
+    model = OpenedModel(model=ScriptedModel([call("decision", {"enough": True, "missing": []}), GOOD]), name="local", price=FREE)
+    answer = Assistant(corpus.config, corpus, replace(model, window=8000)).ask_sync(QUESTION, mode="agent")
+    assert (answer.mode, answer.status) == ("hops", "complete")
+    assert "local has a context window of 8000 tokens, too small to search with" in answer.route
+
+
 # prefetch
 
 

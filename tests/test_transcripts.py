@@ -2,7 +2,7 @@
 person scores them.
 
 Beside the model's replies, each fixture has the hand scores and why (`hand`, `why`), worked out from the transcript and
-the case without looking at the metrics.
+the case before the metrics were first run on them.
 """
 
 from __future__ import annotations

@@ -168,10 +168,24 @@ async def _hops(
     )
 
 
+SMALLEST_WINDOW = 16_000
+"""Tokens. Instructions, tools, one turn with its results and a last draft need about as much."""
+
+
+def _unable(model: OpenedModel) -> str | None:
+    """Why a model cannot be an agent, or None."""
+    if not model.tools:
+        return f"{model.name} cannot call tools"
+    if model.window is not None and model.window < SMALLEST_WINDOW:
+        return f"{model.name} has a context window of {model.window} tokens, too small to search with"
+    return None
+
+
 async def agent(task: Task) -> Done:
     """The tool loop, after one fixed retrieval with `prefetch`; `hops` where the model cannot call tools."""
-    if not task.model.tools:
-        why = f"asked for agent; {task.model.name} cannot call tools, so it was hops"
+    unable = _unable(task.model)
+    if unable:
+        why = f"asked for agent; {unable}, so it was hops"
         return Done(outcome=await _hops(task), mode="hops", route=why)
     toolbox = await asyncio.to_thread(task.toolbox)
     prefetched = None
@@ -188,8 +202,9 @@ async def research(task: Task) -> Done:
     survey = task.survey or await _survey_of(task)
     if survey is not None:
         return await _survey(task, survey, why="asked for")
-    if not task.model.tools:
-        why = f"asked for research; {task.model.name} cannot call tools, so it was hops"
+    unable = _unable(task.model)
+    if unable:
+        why = f"asked for research; {unable}, so it was hops"
         return Done(outcome=await _hops(task), mode="hops", route=why)
     judge = await asyncio.to_thread(task.judge)
     outcome = await run_research(task.conversation(), corpus=task.corpus, principal=task.principal, judge=judge)
@@ -305,8 +320,9 @@ async def _searched(task: Task, signals: Signals, route: Route, *, why: str) -> 
             return await _survey(task, survey, why=why)
         route = replace(route, mode="agent")
     if route.mode == "agent":
-        if not task.model.tools:
-            return Done(outcome=await _hops(task), mode="hops", route=f"{why}; {task.model.name} cannot call tools")
+        unable = _unable(task.model)
+        if unable:
+            return Done(outcome=await _hops(task), mode="hops", route=f"{why}; {unable}")
         return replace(await agent(task), route=why)
     sources = task.routed(route.sources if len(route.sources) < len(task.corpus.sources) else ())
     retrieved = await task.retrieve(sources)
@@ -315,7 +331,7 @@ async def _searched(task: Task, signals: Signals, route: Route, *, why: str) -> 
     if not open_parts or not _may_escalate(task, first):
         return Done(outcome=first, mode="single", route=why)
     why = f"{why}; then one search left open: {'; '.join(open_parts)[:300]}"
-    if not task.model.tools:
+    if _unable(task.model):
         outcome, mode = await _hops(task, sources=sources, first=retrieved), "hops"
     else:
         toolbox = await asyncio.to_thread(task.toolbox)
