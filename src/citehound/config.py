@@ -984,7 +984,8 @@ def _describe(folder: Path, files: Sequence[Path]) -> str:
 
 
 _SUBJECT = re.compile(
-    r"(?:this|these|those|welcome|what|how|here (?:are|you)|the|our|an?|all)\b|.{0,40}?\b(?:is|are) (?:a|an|the|our|where)\b",
+    r"(?:this|these|those|welcome|what|how|here (?:are|you)|the|our|an?|all)\b"
+    r"|.{0,40}?\b(?:is|are) (?:a|an|the|our|where)\b",
     re.IGNORECASE,
 )
 _ABOUT_ITSELF = re.compile(
