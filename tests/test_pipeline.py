@@ -62,6 +62,8 @@ SHAPES: dict[str, Callable[[str, str], Any]] = {
     "score and text": lambda name, text: (0.7, text),
     "llama-index node": lambda name, text: NodeWithScore(Node(text, {"file": name}), 0.7),
     "dict in dict": lambda name, text: {"document": {"text": text}, "score": 1},
+    "Elasticsearch hit": lambda name, text: {"_id": name, "_score": 1.2, "_source": {"text": text}},
+    "Pinecone match": lambda name, text: {"id": name, "score": 0.3, "metadata": {"text": text}},
 }
 
 
@@ -153,6 +155,46 @@ def test_it_may_be_called_inside_a_running_event_loop() -> None:
         return hops("What does the team plan cost?", retrieve=one(SHAPES["text"]), generate=lambda q, r: r[0]).text
 
     assert asyncio.run(main()) == TEXTS["pricing.md"]
+
+
+def test_sync_functions_may_run_an_event_loop_of_their_own() -> None:
+    async def later(value: Any) -> Any:
+        await asyncio.sleep(0)
+        return value
+
+    def retrieve(query: str) -> list[str]:
+        return asyncio.run(later([TEXTS[best(query)]]))
+
+    def generate(question: str, retrieved: list[str]) -> str:
+        return asyncio.run(later(" ".join(retrieved)))
+
+    async def inside() -> str:
+        return hops(QUESTION, retrieve=retrieve, generate=generate).text
+
+    assert "90 days" in hops(QUESTION, retrieve=retrieve, generate=generate).text
+    assert "90 days" in asyncio.run(inside())
+
+
+def test_an_answer_that_is_streamed_is_read_to_its_end() -> None:
+    def parts(question: str, retrieved: list[str]) -> Iterator[str]:
+        yield from ("90 ", "days")
+
+    async def later(question: str, retrieved: list[str]) -> AsyncIterator[str]:
+        for part in ("90 ", "days"):
+            yield part
+
+    for generate in (parts, later):
+        done = hops(QUESTION, retrieve=one(SHAPES["text"]), generate=generate)
+        assert done.text == "90 days"
+        assert done.generated == ["90 ", "days"]
+
+
+def test_a_whole_reply_of_a_search_engine_will_do() -> None:
+    def retrieve(query: str) -> dict[str, Any]:
+        return {"took": 3, "hits": {"total": 1, "hits": [{"_id": "a", "_source": {"text": TEXTS[best(query)]}}]}}
+
+    done = hops(QUESTION, retrieve=retrieve, generate=lambda q, r: " ".join(hit["_source"]["text"] for hit in r))
+    assert "90 days" in done.text
 
 
 def test_nothing_retrieved_is_not_enough_and_still_answered_once() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,7 +49,7 @@ class Piped:
 
     question: str
     generated: Any
-    """As `generate` returned it."""
+    """As `generate` returned it; the list of its parts where that was a generator."""
     text: str
     passages: tuple[Passage, ...]
     """What was retrieved, as read by the judge; their order is that of retrieval."""
@@ -111,7 +111,7 @@ def hops(
             return ModelJudge(opened, meter=meter, rules=rules, sources=_SOURCES)
         return rules
 
-    piped = _run(run.go(judged))
+    piped = _run(run, judged)
     spent = meter.spent()
     return replace(piped, dollars=spent.dollars + spent.reserved)
 
@@ -128,47 +128,51 @@ class _Hopping:
         self._emit = emit
         self._events: list[Event] = []
 
-    async def go(self, judged: Callable[[_Retrieved], Judge]) -> Piped:
+    def go(self, judged: Callable[[_Retrieved], Judge], wait: _Wait) -> Piped:
+        """Goes through the hops. Your sync functions are called outside of any event loop: they may start their own."""
         got = _Retrieved()
         judge = judged(got)
         if judge.name != "rules":
-            skip = await judge.skip(self._question)
+            skip = wait(judge.skip(self._question))
             if skip.sure:
                 self._tell(judge, "skip", "no document is needed", skip.why)
-                return await self._end(got, judge, [], skipped=True)
+                return self._end(got, judge, [], wait, skipped=True)
         search, tried, made = Reformulation(query=self._question), list[str](), list[Hop]()
         missing: tuple[str, ...] = ()
         enough = False
         while True:
             tried.append(search.query)
-            new = got.add(await _called(self._retrieve, search.query))
+            new = got.add(_called(wait, self._retrieve, search.query))
             made.append(Hop(query=search.query, found=new, why=search.why))
             judge = judged(got)
-            verdict = await judge.sufficient(self._question, got.passages)
+            verdict = wait(judge.sufficient(self._question, got.passages))
             missing, enough = verdict.missing, verdict.enough
             said = "enough" if enough else f"missing: {'; '.join(missing)}"
             self._tell(judge, "sufficient", said, verdict.why)
             if enough or len(made) >= self._max_hops:
                 break
-            search = await judge.reformulate(self._question, missing, got.passages, tried=tried)
+            search = wait(judge.reformulate(self._question, missing, got.passages, tried=tried))
             self._tell(judge, "reformulate", search.query, search.why)
-        return await self._end(got, judge, made, missing=missing, enough=enough)
+        return self._end(got, judge, made, wait, missing=missing, enough=enough)
 
-    async def _end(
+    def _end(
         self,
         got: _Retrieved,
         judge: Judge,
         made: Sequence[Hop],
+        wait: _Wait,
         *,
         missing: tuple[str, ...] = (),
         enough: bool = True,
         skipped: bool = False,
     ) -> Piped:
-        generated = await _called(self._generate, self._question, got.native())
+        generated = _called(wait, self._generate, self._question, got.native())
+        if isinstance(generated, Iterator):  # a stream of parts
+            generated = _Stream(cast("Iterator[Any]", generated))
         return Piped(
             question=self._question,
             generated=generated,
-            text=generated if isinstance(generated, str) else text_of(generated) or str(generated),
+            text=_said(generated),
             passages=got.passages,
             hops=tuple(made),
             missing=() if enough else missing,
@@ -274,21 +278,54 @@ class _Words:
 # Your functions -----------------------------------------------------------------------------------------------------
 
 
-async def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+class _Wait:
+    """Waits for awaitables in an event loop that runs only meanwhile, and is the same for all of them."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def __call__(self, awaitable: Awaitable[_T]) -> _T:
+        async def waited() -> _T:
+            return await awaitable
+
+        return self._runner.run(waited())
+
+
+def _called(wait: _Wait, function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls a function that may be sync, async, or give an async iterator."""
     result = function(*arguments)
     if inspect.isawaitable(result):
-        result = await result
+        result = wait(result)
     if hasattr(result, "__aiter__"):
-        return [item async for item in result]
+        result = wait(_listed(result))
     return result
 
 
-def _run(task: Coroutine[Any, Any, _T]) -> _T:
-    """Runs to the end; inside a running event loop, in a loop of its own on another thread."""
+class _Stream(list[Any]):
+    """The parts of a stream, read to its end."""
+
+
+async def _listed(parts: Any) -> _Stream:
+    return _Stream([part async for part in parts])
+
+
+def _said(generated: Any) -> str:
+    """The text of what `generate` gave."""
+    if isinstance(generated, _Stream):
+        return "".join(text_of(part) or "" for part in cast("list[Any]", generated))
+    return generated if isinstance(generated, str) else text_of(generated) or str(generated)
+
+
+def _run(run: _Hopping, judged: Callable[[_Retrieved], Judge]) -> Piped:
+    """Runs to the end; where an event loop is running, on another thread."""
+
+    def go() -> Piped:
+        with asyncio.Runner() as runner:
+            return run.go(judged, _Wait(runner))
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(task)
+        return go()
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(asyncio.run, task).result()
+        return pool.submit(go).result()

@@ -13,6 +13,8 @@ from typing import Any, cast
 TEXTS = ("text", "page_content", "content", "body", "passage", "snippet", "chunk", "document")
 NAMES = ("id", "document", "source", "path", "file", "url", "doc_id")
 TITLES = ("title", "name", "heading")
+_INSIDE = ("_source", "payload", "entity", "metadata")
+"""Where search engines and vector stores put the fields of what they found."""
 _LISTS = ("documents", "results", "hits", "matches", "passages", "chunks", "items", "nodes", "docs")
 
 
@@ -26,6 +28,10 @@ def items_of(result: Any) -> tuple[tuple[str, Any], list[Any]]:
         row = cast("Mapping[str, Any]", result)
         for key in _LISTS:
             held = row.get(key)
+            if isinstance(held, Mapping):  # Elasticsearch: hits in hits
+                shape, items = items_of(cast("Mapping[str, Any]", held))
+                if shape[0] == "dict":
+                    return ("list", None), items
             if isinstance(held, Sequence) and not isinstance(held, str):
                 return ("dict", (key, row)), list(_flat(cast("Sequence[Any]", held)))
         return ("list", None), [row]
@@ -60,7 +66,10 @@ def text_of(item: Any) -> str | None:
         if isinstance(value, str):
             return value
     nested = next((value for value in found if value is not None and not callable(value)), None)
-    return text_of(nested) if nested is not None and not isinstance(nested, int | float) else None
+    if nested is not None:
+        return text_of(nested) if not isinstance(nested, int | float) else None
+    inside = (_get(item, key) for key in _INSIDE)
+    return next((text for part in inside if isinstance(part, Mapping) and (text := text_of(part)) is not None), None)
 
 
 def field_of(item: Any, keys: Sequence[str]) -> str | None:
