@@ -47,7 +47,8 @@ def put(tmp_path: Path) -> Put:
 @pytest.fixture
 def settings(tmp_path: Path) -> Config:
     (tmp_path / "files").mkdir()
-    return Config(root=tmp_path, sources=(SourceConfig(name="files", path=tmp_path / "files"),))
+    sources = (SourceConfig(name="files", path=tmp_path / "files"),)
+    return Config(root=tmp_path, sources=sources, index=IndexConfig(workers=1))
 
 
 @pytest.fixture

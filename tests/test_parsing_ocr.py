@@ -74,6 +74,7 @@ def test_a_scan_is_read_from_its_picture_with_its_page() -> None:
     assert len(found.page_starts) == 1
 
 
+@pytest.mark.slow
 @needs_tesseract
 def test_the_awkward_scan_and_the_garbled_page_are_read(shared_data: Path) -> None:
     data = next((shared_data / "awkward").glob("07*")).read_bytes()
