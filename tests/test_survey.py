@@ -69,6 +69,51 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
         yield corpus
 
 
+FOLDERS = """\
+[[sources]]
+name = "north-office"
+path = "north"
+filters = ["kind"]
+description = "North: 2 documents, among them Hosting"
+
+[[sources]]
+name = "south"
+path = "south"
+filters = ["kind"]
+description = "South: 3 documents, among them Cleaning"
+
+[[sources]]
+name = "law"
+path = "law"
+description = "Law: 2 documents, among them Duties in contracts"
+"""
+PLACES = {
+    "north/hosting.md": "---\nkind: contract\n---\n# Hosting\n\nThe bank may audit the provider.\n",
+    "north/notes.md": "---\nkind: note\n---\n# Notes\n\nNothing yet.\n",
+    "south/cleaning.md": "---\nkind: contract\n---\n# Cleaning\n\nThe bank has audit rights at any time.\n",
+    "south/canteen.md": "---\nkind: contract\n---\n# Canteen\n\nMeals are served at noon.\n",
+    "law/duties.md": "# Duties in contracts\n\nA contract is in writing.\n",
+    "law/clauses.md": "# Clauses of contracts\n\nA clause is void if it is unfair.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which contracts mention audit rights?", {"north/hosting", "south/cleaning", "south/canteen"}),
+        ("Which contracts in south mention audit rights?", {"south/cleaning", "south/canteen"}),
+        ("Which contracts of the north office mention audit rights?", {"north/hosting"}),
+    ],
+)
+def test_what_metadata_calls_the_things_goes_before_titles_and_a_named_source_before_others(
+    tmp_path: Path, question: str, expected: set[str]
+) -> None:
+    with opened(tmp_path, PLACES, toml=FOLDERS) as places:
+        answer = Assistant(places.config, places).ask_sync(question, mode="research")
+        assert {row.document.replace("north-office/", "north/") for row in answer.rows} == expected
+        assert {cell.column for row in answer.rows for cell in row.cells} == {"audit rights"}
+
+
 def prompt_of(request: ScriptedRequest) -> str:
     return str(request.messages[0].parts[0].content)  # type: ignore[union-attr]
 

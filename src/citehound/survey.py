@@ -153,7 +153,7 @@ _ASKS_WHAT = re.compile(
 
 def asks_for_survey(question: str, sources: Sequence[SourceConfig]) -> bool:
     """True when the question asks something of each, every, all or which <things> of a source, by its words alone."""
-    things = _things(question, sources, titles=())
+    things = _things(question, sources, titles=(), values={})
     return things is not None and bool(_columns(question, things, ()))
 
 
@@ -164,10 +164,22 @@ class _Things:
     start: int
     end: int
     titled: str | None = None
+    mentioned: tuple[str, ...] = ()
+    """Names of sources in the question that say which of several sources is meant."""
 
 
-def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[tuple[str, str]]) -> _Things | None:
-    """The quantified things of a question and the sources that hold them; names go before descriptions and titles."""
+def _things(
+    question: str,
+    sources: Sequence[SourceConfig],
+    *,
+    titles: Sequence[tuple[str, str]],
+    values: Mapping[str, Sequence[str]],
+) -> _Things | None:
+    """The quantified things of a question and the sources that hold them.
+
+    Names go before `values` (filter values by source: 'contract'), these before descriptions and titles. Where the
+    question names some of the sources that these three find, only those count.
+    """
     language = language_of(question)
 
     def of(text: str) -> frozenset[str]:
@@ -176,8 +188,9 @@ def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[
 
     named = {s.name: of(" ".join([s.name, *s.filters])) for s in sources}
     described = {s.name: of(re.split(r"[.;]\s", s.description, maxsplit=1)[0]) for s in sources}
+    valued = {name: {of(value) for value in held} for name, held in values.items()}
     nouns = frozenset(_NOUNS.split())
-    for kind in ("named", "any", "described", "titled"):
+    for kind in ("named", "any", "valued", "described", "titled"):
         for match in _PHRASE.finditer(question):
             at = match.start("rest")
             for word in reversed(_noun_phrase(match.group("rest"))):
@@ -187,17 +200,23 @@ def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[
                 if not several or not own:
                     continue
                 found: tuple[str, ...] = ()
+                mentioned: tuple[str, ...] = ()
                 titled: str | None = None
                 if kind == "named":
                     found = tuple(s.name for s in sources if own & named[s.name])
                 elif kind == "any" and low in nouns:
                     found = tuple(s.name for s in sources if own & named[s.name]) or _mentioned(question, sources)
+                elif kind == "valued":
+                    found = tuple(s.name for s in sources if own in valued.get(s.name, ()))
                 elif kind == "described":
                     found = tuple(s.name for s in sources if own & described[s.name])
                 elif kind == "titled":
                     having = [d.split("/", 1)[0] for d, title in titles if own & of(title)]
                     found = tuple(s.name for s in sources if having.count(s.name) >= 2)
                     titled = word.group()
+                if found and kind != "named":
+                    mentioned = tuple(name for name in _written(question, sources) if name in found)
+                    found = mentioned or found
                 if found:
                     before = _BEFORE.search(question[: match.start()])
                     return _Things(
@@ -206,6 +225,7 @@ def _things(question: str, sources: Sequence[SourceConfig], *, titles: Sequence[
                         start=before.start() if before is not None else match.start(),
                         end=at + word.end(),
                         titled=titled,
+                        mentioned=mentioned,
                     )
     return None
 
@@ -222,6 +242,16 @@ def _noun_phrase(rest: str) -> list[re.Match[str]]:
 
 def _plural(word: str) -> bool:
     return len(word) > 3 and word[-1] in "sneri" and not word.endswith(_SINGULAR)
+
+
+def _written(question: str, sources: Sequence[SourceConfig]) -> tuple[str, ...]:
+    """The sources whose whole names stand in the question."""
+    plain = f" {_plain(question)} "
+    return tuple(s.name for s in sources if f" {_plain(s.name)} " in plain)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"[^\W_]+", fold(text)))
 
 
 def _mentioned(question: str, sources: Sequence[SourceConfig]) -> tuple[str, ...]:
@@ -254,7 +284,11 @@ def survey_of(
             raise UsageError(f"no source is called {source!r}; known: {known}")
         sources = (chosen,)
     titles = corpus.lexicon(principal=principal).titles()
-    things = _things(question, sources, titles=titles)
+    values = {
+        s.name: [v for key in s.filters for v in corpus.filter_values(s.name, key, principal=principal)]
+        for s in sources
+    }
+    things = _things(question, sources, titles=titles, values=values)
     if things is None and source is None:
         return None
     names = things.sources if things is not None and source is None else tuple(s.name for s in sources)
@@ -270,6 +304,8 @@ def survey_of(
         narrowed = [dict(filters)] if filters is not None else _filters(question, called, one, corpus, principal)
         selections += [Selection(source=one.name, filters=f) for f in narrowed]
         used += [value for f in narrowed for value in f.values()]
+    for name in things.mentioned if things is not None else ():
+        used += [name, re.sub(r"[_\-]+", " ", name)]
     asked = tuple(_column(c, ()) for c in columns) or _columns(question, things, used)
     if not asked:
         return None
@@ -325,7 +361,7 @@ def _column(part: str, used: Sequence[str]) -> Column:
     text = " ".join(part.replace("\x00", " ").split())
     for value in used:
         text = re.sub(
-            rf"(?:\b(?:of|with|by|from|for|von|mit|de|avec|con|com|di|van|met)\s+)?(?<!\w){re.escape(value)}(?!\w)(?:['’]s)?",
+            rf"(?:\b(?:of|with|by|from|for|in|von|mit|aus|de|avec|dans|con|com|en|em|di|van|met)\s+)?(?<!\w){re.escape(value)}(?!\w)(?:['’]s)?",
             " ",
             text,
             flags=re.IGNORECASE,
