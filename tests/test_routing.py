@@ -104,6 +104,21 @@ def test_a_question_that_names_something_known_never_skips(corpus: Corpus, quest
     assert all(t.name != DECISION for r in model.requests for t in r.parameters.output_tools), "no one was asked"
 
 
+@pytest.mark.parametrize("mode", ["auto", "direct", "agent"])
+@pytest.mark.parametrize("steps", [1, 2, 6])
+def test_a_model_that_searches_nothing_gets_passages_where_the_question_names_something_known(
+    corpus: Corpus, mode: str, steps: int
+) -> None:
+    question = "Does the contract with Alpha comply with the security policy?"
+    model = ScriptedModel([Draft(text="Yes, it does.")], repeat_last=True)
+    answer = Assistant(corpus.config, corpus, model).ask_sync(question, mode=mode, max_steps=steps)
+    assert (answer.mode, answer.status) == ("agent", "partial")
+    assert answer.usage.searches >= 1
+    assert answer.usage.steps <= steps
+    assert all(claim.status != "verified" for claim in answer.claims if claim.text == "Yes, it does.")
+    assert any("names" in warning and "Alpha" in warning for warning in answer.warnings)
+
+
 def test_a_model_that_doubts_its_own_direct_answer_searches(corpus: Corpus) -> None:
     doubtful = Draft(missing=(DraftGap(what="not certain"),))
     answer, _ = ask(corpus, [SKIP, doubtful, GOOD], "How soon are incidents told?")
@@ -231,7 +246,9 @@ def test_a_model_without_tools_gets_hops(corpus: Corpus) -> None:
 
 
 def test_a_window_too_small_to_search_with_gets_hops(corpus: Corpus) -> None:
-    model = OpenedModel(model=ScriptedModel([call("decision", {"enough": True, "missing": []}), GOOD]), name="local", price=FREE)
+    model = OpenedModel(
+        model=ScriptedModel([call("decision", {"enough": True, "missing": []}), GOOD]), name="local", price=FREE
+    )
     answer = Assistant(corpus.config, corpus, replace(model, window=8000)).ask_sync(QUESTION, mode="agent")
     assert (answer.mode, answer.status) == ("hops", "complete")
     assert "local has a context window of 8000 tokens, too small to search with" in answer.route

@@ -194,6 +194,13 @@ async def agent(task: Task) -> Done:
         prefetched = await task.retrieve(task.routed(signals.home))
     outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
     route = "asked for" if prefetched is None else "asked for; a first retrieval is in the prompt"
+    if outcome.text is not None and prefetched is None:
+        signals = await asyncio.to_thread(task.signals)
+        if signals.named:  # never without documents, also where the model insists
+            prefetched = await task.retrieve(task.routed(signals.home))
+            outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
+            unsearched = f"the model searched nothing, but the question names {', '.join(signals.named[:3])}"
+            outcome = replace(outcome, warnings=(*outcome.warnings, f"{unsearched}: a first retrieval was made"))
     return Done(outcome=outcome, mode="agent", route=route)
 
 
