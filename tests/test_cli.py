@@ -340,6 +340,17 @@ def test_ask_without_an_index_builds_it_first(small: Path) -> None:
     assert "five years" in result.stdout
 
 
+def test_ask_needs_no_files_where_every_source_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "live_notes.py").write_text("def search(query):\n    return ['Deleted files are kept for 90 days.']\n")
+    (tmp_path / "citehound.toml").write_text(
+        '[[sources]]\nname = "notes"\nkind = "python"\ncall = "live_notes:search"\ndescription = "Notes."\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("ask", "How long are deleted files kept?", "--json", "--config", tmp_path / "citehound.toml")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["claims"][0]["text"] == "Deleted files are kept for 90 days."
+
+
 def test_ask_reads_the_question_from_stdin(small: Path) -> None:
     result = run("ask", "-", "--json", "--config", small, stdin="How long does the\x00 \x1b[31mwidget last?\n")
     assert result.exit_code == 0

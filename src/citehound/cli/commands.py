@@ -182,7 +182,8 @@ def opened(config: Config) -> Corpus:
         for file in report.files:
             if file.status == "failed":
                 output.err(f"could not read {file.source}/{file.path}: {file.reason}")
-        if not report.count("indexed") and not report.count("unchanged"):
+        live = any(s.live for s in config.sources)
+        if not live and not report.count("indexed") and not report.count("unchanged"):
             folders = ", ".join(repr(str(s.path)) for s in config.sources)
             raise UsageError(f"no document could be indexed in {folders}; 'citehound index' says why, file by file")
     corpus = Corpus.open(config)
