@@ -114,6 +114,15 @@ def test_what_metadata_calls_the_things_goes_before_titles_and_a_named_source_be
         assert {cell.column for row in answer.rows for cell in row.cells} == {"audit rights"}
 
 
+@pytest.mark.parametrize("question", ["Which clause allows an audit?", "What clause lets the bank audit a provider?"])
+def test_an_english_singular_in_e_asks_for_one_thing(tmp_path: Path, question: str) -> None:
+    toml = FOLDERS.replace("Law: 2 documents, among them Duties in contracts", "Every clause that is used.")
+    with opened(tmp_path, PLACES, toml=toml) as places:
+        assert not asks_for_survey(question, places.sources)
+        assert survey_of(question, corpus=places, principal=OWNER) is None
+        assert survey_of(question.replace("clause", "clauses"), corpus=places, principal=OWNER) is not None
+
+
 def prompt_of(request: ScriptedRequest) -> str:
     return str(request.messages[0].parts[0].content)  # type: ignore[union-attr]
 

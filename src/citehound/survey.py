@@ -195,7 +195,7 @@ def _things(
             at = match.start("rest")
             for word in reversed(_noun_phrase(match.group("rest"))):
                 low = fold(word.group())
-                several = match.group("each") is not None or _plural(low)
+                several = match.group("each") is not None or _plural(low, asked=match.group("many"))
                 own = of(word.group())
                 if not several or not own:
                     continue
@@ -240,7 +240,10 @@ def _noun_phrase(rest: str) -> list[re.Match[str]]:
     return found
 
 
-def _plural(word: str) -> bool:
+def _plural(word: str, *, asked: str) -> bool:
+    """Whether a folded word may be a plural in the language of what asks for it: 'which', 'welche'."""
+    if fold(asked).startswith(("which", "what", "how")):  # 'what release', 'which clause' ask for one
+        return len(word) > 3 and word.endswith(("s", "people", "men", "children", "criteria")) and word[-2:] != "ss"
     return len(word) > 3 and word[-1] in "sneri" and not word.endswith(_SINGULAR)
 
 
