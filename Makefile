@@ -7,6 +7,9 @@ INSTALL := -m pip --disable-pip-version-check install --quiet
 NEWEST_VENV ?= .venv-newest
 BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
+# Suites that never meet pydantic-ai: one run of them is enough.
+WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
+	verification quotes sources site egress corpus chunking config packaging scale runs security evals layers)
 
 .PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-newest docs lock clean
 .DEFAULT_GOAL := test
@@ -60,7 +63,7 @@ test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a 
 	$(BIN)/python -m pytest -m slow tests/test_routing.py
 
 test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the supported range: the newest pydantic-ai, without citehound[eval]
-	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow"
+	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow" $(WITHOUT_MODELS)
 
 docs: $(VENV)/.developed  ## make the examples in docs/ anew
 	PYTHONPATH=benchmarks $(BIN)/python scripts/docs.py
