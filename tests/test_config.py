@@ -341,6 +341,15 @@ def test_every_variable_is_documented() -> None:
     assert [name for name in (*ENVIRONMENT, *OTHER_ENVIRONMENT) if name not in page] == []
 
 
+def test_a_suggestion_does_not_take_eval_cases_for_documents(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "a.md").write_text("# A\n\nA policy of ours that says something.\n", "utf-8")
+    (tmp_path / "cases.jsonl").write_text('{"id": "c", "question": "Q?", "must_read": ["policies/a"]}\n', "utf-8")
+    (tmp_path / "cases.evidence.jsonl").write_text('{"id": "c", "evidence_regex": {}}\n', "utf-8")
+    (tmp_path / "more.csv").write_text("id,question,answer_points\n1,Q?,x\n", "utf-8")
+    assert [s for s in suggest(tmp_path).splitlines() if s.startswith("name")] == ['name = "policies"']
+
+
 @pytest.mark.parametrize(
     ("sentence", "said"),
     [

@@ -352,6 +352,7 @@ def test_a_function_that_fails_is_a_tool_error_and_never_the_end_of_a_run(functi
     answer = asked(function, turns=turns, mode=mode)
     assert why in (answer.calls[0].error or "")
     assert answer.stop_reason == "answered"
+    assert any(why in warning for warning in answer.warnings) == (mode == "single"), "nobody else would see it"
 
 
 def test_a_function_that_hangs_is_left_behind_after_its_time(tmp_path: Path) -> None:

@@ -570,6 +570,9 @@ class _Run:
         understood = None if turn is None else turn.understood
         if turn is not None:
             warnings += turn.notes
+        # A model sees that its own search failed; that of a retrieval by code would stay unseen.
+        unseen = (call.error for call in evidence.calls if call.step == 0 and call.tool.startswith("search_"))
+        warnings += dict.fromkeys(error for error in unseen if error)
         if self._opened.name == OFFLINE:
             warnings.append(OFFLINE_WARNING)
         if spent.reserved > 0:

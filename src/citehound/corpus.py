@@ -48,10 +48,10 @@ from .errors import (
 from .events import Emit, Progress, nowhere
 from .index import OWNER, Explanation, FileState, Index, IndexEntry, Lexicon, Near, Principal
 from .index.links import content_words
+from .index.sending import check_sending
 from .parsing import Unsupported, dressed
 from .parsing.ocr import available as ocr_available
 from .parsing.worker import Limits, Worker, Workers
-from .index.sending import check_sending
 from .rerank import NONE as NO_RERANKER
 from .rerank import Reranker, open_reranker, order
 from .sources import SkippedFile, Unreachable
