@@ -58,7 +58,7 @@ def picture(html: Path, png: Path) -> None:
     if browser is None:
         print("no Chromium: the picture stays as it is", file=sys.stderr)
         return
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,2000"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,3300"]
     command = [browser, *options, "--virtual-time-budget=3000", f"--screenshot={png}", html.as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
 

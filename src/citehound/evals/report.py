@@ -115,7 +115,8 @@ def comparison_lines(evaluation: Evaluation) -> list[str]:
             sign = "+" if made.difference >= 0 else "-"
             change = f"{sign}{figure(abs(made.difference), metric)}"
             verdict = "noise" if made.is_noise else "a difference"
-            lines.append(f"  {metric.label:<16} {change:>9}  p {made.p:.3f} over {made.pairs} cases: {verdict}")
+            chance = "p <0.001" if made.p < 0.001 else f"p {made.p:.3f}"
+            lines.append(f"  {metric.label:<16} {change:>9}  {chance} over {made.pairs} cases: {verdict}")
     return lines
 
 
