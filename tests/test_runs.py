@@ -135,3 +135,21 @@ def test_fields_of_a_later_version_are_left_out() -> None:
     data["later"] = 1
     data["claims"][0]["later"] = 2
     assert answer_from_dict(data) == answer()
+
+
+def test_a_store_that_others_open_for_the_first_time_is_waited_for(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = sqlite3.connect, [2]
+
+    class Busy(sqlite3.Connection):
+        def execute(self, sql: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+            if "journal_mode" in sql and refused[0]:
+                refused[0] -= 1
+                raise sqlite3.OperationalError("database is locked")
+            return super().execute(sql, *values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("citehound.runs.sqlite3.connect", lambda path, **options: real(path, factory=Busy, **options))
+    run_id = store.save(answer())
+    assert refused == [0]
+    assert store.get(run_id).answer.question == "What?"

@@ -63,6 +63,8 @@ MOST_REASON = 2000
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: sorts like the number, no look-alikes."""
+_WAIT = 30.0
+"""Seconds that a connection waits for others."""
 _last = 0
 _last_lock = threading.Lock()
 
@@ -229,10 +231,10 @@ class RunStore:
         try:
             if writing:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                db = sqlite3.connect(self.path, timeout=30.0, isolation_level="IMMEDIATE")
+                db = sqlite3.connect(self.path, timeout=_WAIT, isolation_level="IMMEDIATE")
             else:
                 where, uri = readable(self.path)
-                db = sqlite3.connect(where, timeout=30.0, isolation_level=None, uri=uri)
+                db = sqlite3.connect(where, timeout=_WAIT, isolation_level=None, uri=uri)
             try:
                 if writing:
                     self._prepare(db)
@@ -254,7 +256,7 @@ class RunStore:
                 if version == SCHEMA:
                     return
             self._check(int(db.execute("PRAGMA user_version").fetchone()[0]))
-            db.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(db)
             self._migrate(db)
             self._ready = True
 
@@ -289,6 +291,19 @@ class RunStore:
             raise
         finally:
             db.isolation_level = "IMMEDIATE"
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Switches to WAL. That does not wait for others who do the same at this moment, as SQLite's time-out would."""
+    last = time.monotonic() + _WAIT
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= last:
+                raise
+            time.sleep(0.01)
 
 
 _COLUMNS = (
