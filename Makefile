@@ -89,7 +89,7 @@ endef
 $(VENV)/.installed: pyproject.toml requirements/dev.txt
 	$(call new_venv,$(VENV))
 	@echo "installing Citehound into $(VENV) ..." >&2
-	@$(BIN)/python $(INSTALL) --constraint requirements/dev.txt --editable '.[eval]'
+	@$(BIN)/python $(INSTALL) --constraint requirements/dev.txt --editable '.[eval,mcp]'
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml requirements/dev.txt

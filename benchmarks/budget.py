@@ -28,10 +28,10 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from citehound import agent, config, demos
+from citehound.access import OWNER
 from citehound.budget import Budget, Meter, Price
 from citehound.corpus import Corpus
 from citehound.evidence import Ledger
-from citehound.index import OWNER
 from citehound.loop import Conversation, Outcome
 from citehound.models import OpenedModel
 from citehound.toolbox import Toolbox

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import paths
 from citehound import chunking
+from citehound.access import OWNER
 from citehound.config import IndexConfig
 from citehound.corpus import Corpus
-from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 
 SIZES = ((60, 90), (90, 130), (120, 180), (180, 250), (250, 350), (350, 500))

@@ -29,8 +29,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from citehound.access import OWNER
 from citehound.documents import Chunk, Document
-from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 
 PER_DOCUMENT = 20

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from citehound import prompts
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import Price
 from citehound.config import Config, load
 from citehound.corpus import Corpus
 from citehound.events import Event
-from citehound.index import OWNER
 from citehound.judge import RouteReply, RulesJudge
 from citehound.models.prices import look_up
 from citehound.routing import settled

@@ -26,13 +26,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from citehound.access import OWNER
 from citehound.assistant import Assistant
 from citehound.chunking import chunk
 from citehound.config import Config, EmbeddingConfig, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document, Section
 from citehound.events import Event, Read
-from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 
 HERE = Path(__file__).resolve().parent

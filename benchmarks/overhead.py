@@ -78,7 +78,7 @@ def _corpus(folder: Path) -> Any:
 
 
 def _tools(corpus: Any) -> dict[str, Any]:
-    from citehound.index import OWNER
+    from citehound.access import OWNER
     from citehound.toolbox import corpus_tools
 
     return {tool.name: tool for tool in corpus_tools(corpus, principal=OWNER)}
@@ -120,10 +120,10 @@ def floor(url: str, corpus: Any, *, stream: bool) -> Once:
 
 def product(url: str, corpus: Any, *, stream: bool) -> Once:
     from citehound import agent
+    from citehound.access import OWNER
     from citehound.budget import Budget, Meter
     from citehound.config import ModelConfig
     from citehound.evidence import Ledger
-    from citehound.index import OWNER
     from citehound.loop import Conversation
     from citehound.models import open_model
     from citehound.toolbox import Toolbox

@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.config import Config, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.errors import CitehoundError
 from citehound.events import Event, Hits, Read
-from citehound.index import OWNER
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("single", "compound", "unanswerable")

@@ -30,12 +30,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import paths
+from citehound.access import OWNER
 from citehound.config import Config, EmbeddingConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document
 from citehound.embedding import static
 from citehound.errors import CitehoundError
-from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.fusion import Weights
 

@@ -24,9 +24,10 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from citehound.access import OWNER
 from citehound.documents import Chunk, Document
 from citehound.embedding import static
-from citehound.index import OWNER, FileState, IndexEntry
+from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
 
 PER_DOCUMENT = 10

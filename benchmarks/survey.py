@@ -20,11 +20,11 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.config import Config, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
-from citehound.index import OWNER
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "corpora" / "contracts" / "cuad"
 _WORD = re.compile(r"\w+")

@@ -35,12 +35,12 @@ from typing import Any, cast
 
 import paths
 from citehound import demos
+from citehound.access import OWNER
 from citehound.assistant import Assistant
 from citehound.budget import Price
 from citehound.config import Config, ModelConfig, load
 from citehound.corpus import Corpus
 from citehound.errors import CitehoundError
-from citehound.index import OWNER
 from citehound.models import OpenedModel, open_model
 from citehound.toolbox import MAX_HITS, PER_DOCUMENT, search_source, tool_name
 from model_server import Received, Reply, Server, common_prefix, prompt_text, serve

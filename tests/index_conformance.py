@@ -8,9 +8,10 @@ from datetime import date
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.documents import Chunk, Document, Section
 from citehound.errors import UnknownDocument
-from citehound.index import OWNER, FileState, Index, IndexEntry
+from citehound.index import FileState, Index, IndexEntry
 
 TODAY = date(2025, 6, 1)
 MakeIndex = Callable[[], Index]

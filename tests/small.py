@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import cast
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Claim
 from citehound.budget import FREE, Budget, Meter, Price
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim
 from citehound.events import Emit, nowhere
 from citehound.evidence import Ledger
-from citehound.index import OWNER
 from citehound.loop import Conversation, Limits, Outcome
 from citehound.models import OpenedModel, Structured
 from citehound.models.scripted import ScriptedModel, Turn

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.corpus import Corpus, SyncReport
-from citehound.index import OWNER
 
 ROOT = Path(__file__).resolve().parents[1]
 ATTACKS = ROOT.parent / "shared" / "data" / "attacks"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.corpus import Corpus
-from citehound.index import OWNER
 from citehound.toolbox import corpus_tools
 from small import opened
 

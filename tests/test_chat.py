@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Answer, Citation, Claim
 from citehound.assistant import Assistant
 from citehound.budget import FREE, Price, worst_tokens
@@ -27,7 +28,6 @@ from citehound.errors import UnknownDocument, UsageError
 from citehound.evals.drafting import case_of_run
 from citehound.events import Decided, Event
 from citehound.followups import Known, follow_up
-from citehound.index import OWNER
 from citehound.judge import DECISION
 from citehound.models import OpenedModel
 from citehound.models.planner.state import Names, Source

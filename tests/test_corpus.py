@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citehound import corpus as corpus_module
+from citehound.access import OWNER
 from citehound.config import Config, SourceConfig
 from citehound.corpus import Corpus, SyncReport, find_section
 from citehound.documents import Document, RawDocument, Section
@@ -25,7 +26,6 @@ from citehound.errors import (
     UsageError,
 )
 from citehound.events import Event, Progress
-from citehound.index import OWNER
 from citehound.parsing.worker import Worker
 
 Write = Callable[[str, str], None]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.corpus import Corpus
-from citehound.index import OWNER
 
 QUESTION = "What's our current file retention policy, and has it changed recently?"
 UPDATE = "Uploads now stay around for 90 days before the Sweeper deletes them (was 30)."

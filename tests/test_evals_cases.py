@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.corpus import Corpus
 from citehound.errors import UsageError
 from citehound.evals.cases import Case, load_cases, needs, problems, write_cases
-from citehound.index import OWNER
 from small import opened
 
 ROW = {

@@ -18,6 +18,7 @@ from pydantic_ai.settings import ModelSettings
 pytest.importorskip("pydantic_evals")
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.budget import FREE, Price
 from citehound.config import BudgetConfig, Config
 from citehound.corpus import Corpus
@@ -27,7 +28,6 @@ from citehound.evals.page import page
 from citehound.evals.report import changes, comparison_lines, failures, parse_gates, table
 from citehound.evals.runner import Evaluation, evaluate_sync, merged, recorded
 from citehound.events import Event
-from citehound.index import OWNER
 from citehound.models import OpenedModel, open_model
 from citehound.models.scripted import ScriptedModel, call
 from citehound.runs import RunStore

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.config import Config, IndexConfig, SourceConfig
 from citehound.corpus import Corpus, FileReport, SyncReport
 from citehound.documents import Document
-from citehound.index import OWNER
 from citehound.parsing.pdf import parse_pdf
 
 

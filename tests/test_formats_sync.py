@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from citehound import config as configuration
+from citehound.access import OWNER
 from citehound.assistant import Assistant
 from citehound.cli import output
 from citehound.config import Config, IndexConfig, SourceConfig
@@ -19,7 +20,6 @@ from citehound.corpus import Corpus, FileReport, SyncReport
 from citehound.documents import Document, RawDocument
 from citehound.errors import UnknownDocument
 from citehound.events import Event, Progress
-from citehound.index import OWNER
 from citehound.models.scripted import ScriptedModel, call
 from citehound.parsing.worker import Worker
 from small import quoting, write_corpus

@@ -12,11 +12,12 @@ import pytest
 
 import test_embedding
 from citehound import config
+from citehound.access import OWNER
 from citehound.corpus import Corpus
 from citehound.embedding import Kind, Vectors, static
 from citehound.errors import ConfigError, IndexUnusable
 from citehound.events import Progress
-from citehound.index import OWNER, Index
+from citehound.index import Index
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.fusion import Weights, fuse
 from citehound.index.inside import Contents, rank

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.errors import IndexCorrupt, IndexLocked, IndexTooNew, IndexUnusable
-from citehound.index import OWNER, FileState, Index
+from citehound.index import FileState, Index
 from citehound.index.embedded import EmbeddedIndex
 from index_conformance import TODAY, IndexConformance, entry, filled, found
 

@@ -23,13 +23,13 @@ import pytest
 from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Answer, Citation
 from citehound.assistant import Assistant
 from citehound.budget import Price
 from citehound.cli import output
 from citehound.corpus import Corpus, SyncReport
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
-from citehound.index import OWNER
 from citehound.models import OpenedModel
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
 from citehound.runs import RunStore

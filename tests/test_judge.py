@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.exceptions import ModelHTTPError
 
+from citehound.access import OWNER
 from citehound.answers import Citation, Claim
 from citehound.budget import FREE, Budget, Meter, Price
 from citehound.corpus import Corpus
 from citehound.documents import Passage
 from citehound.drafts import Draft
-from citehound.index import OWNER
 from citehound.judge import (
     DECISION,
     Judge,

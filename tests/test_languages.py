@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.config import Config, SourceConfig
 from citehound.corpus import Corpus
 from citehound.errors import IndexUnusable
-from citehound.index import OWNER
 from citehound.parsing.language import detect
 
 # Language: (text on notices of incidents, text on keeping invoices). The writing is our own.

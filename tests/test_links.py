@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from citehound.index import OWNER
+from citehound.access import OWNER
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.links import calls, key_of, names_in, pack, spelt, unpack, wording
 from index_conformance import entry

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from citehound.access import OWNER, Principal
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import Budget, Meter
@@ -22,7 +23,6 @@ from citehound.config import load
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import ConfigError, SourceFailed, UnknownDocument, UsageError
-from citehound.index import OWNER
 from citehound.models.scripted import ScriptedModel, Turn, call
 from citehound.shapes import metadata_of
 from citehound.sources.python import PythonSource, source
@@ -258,7 +258,7 @@ def test_ids_resolve_in_later_turns_and_not_for_others(tmp_path: Path) -> None:
         later = corpus.for_run("?", meter=Meter(Budget()))
         assert later.resolve("security", principal=OWNER) == "rules/security"
         with pytest.raises(UnknownDocument, match="search it"):
-            later.resolve("rules/security", principal="somebody else")
+            later.resolve("rules/security", principal=Principal(name="somebody else"))
 
 
 def test_the_cache_is_bounded(tmp_path: Path) -> None:

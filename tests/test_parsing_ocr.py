@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from citehound import corpus as corpus_module
+from citehound.access import OWNER
 from citehound.config import Config, IndexConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.documents import Document, RawDocument
 from citehound.errors import ParseError
-from citehound.index import OWNER
 from citehound.parsing import ocr
 from citehound.parsing.blocks import join
 from citehound.parsing.pdf import parse_pdf

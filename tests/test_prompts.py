@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citehound import prompts
+from citehound.access import OWNER
 from citehound.config import SourceConfig
 from citehound.documents import Passage
 from citehound.drafts import Draft
-from citehound.index import OWNER
 from citehound.prompts import agent_instructions, single_prompt, step_notes
 from citehound.toolbox import corpus_tools
 from small import opened

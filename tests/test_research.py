@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import Budget, Meter, Price
@@ -20,7 +21,6 @@ from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import BudgetExceeded
 from citehound.events import Event
 from citehound.evidence import Ledger
-from citehound.index import OWNER
 from citehound.judge import RulesJudge, SubQuestion
 from citehound.models import OpenedModel
 from citehound.models.scripted import Reply, ScriptedModel, ScriptedRequest, call

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.corpus import Corpus
 from citehound.documents import SearchHit
 from citehound.drafts import Draft, DraftGap
 from citehound.evidence import Ledger
-from citehound.index import OWNER
 from citehound.models.scripted import ScriptedModel, Turn
 from citehound.single import PASSAGES, fuse, retrieve, short_query
 from small import FILES, GOOD, WITHIN_24, opened, quoting

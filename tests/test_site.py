@@ -16,11 +16,11 @@ from urllib.parse import quote
 import pytest
 
 from citehound import corpus as corpus_module
+from citehound.access import OWNER
 from citehound.config import Config, EmbeddingConfig, IndexConfig, SourceConfig
 from citehound.corpus import Corpus, FileReport, SyncReport
 from citehound.documents import Document, RawDocument
 from citehound.errors import ConfigError, ParseError
-from citehound.index import OWNER
 from citehound.parsing import parse
 from citehound.parsing.webpage import read_page
 from citehound.sources import site

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from citehound import config
+from citehound.access import OWNER
 from citehound.answers import Answer, Cell, Row
 from citehound.assistant import Assistant
 from citehound.budget import Price
@@ -21,7 +22,6 @@ from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import UsageError
 from citehound.events import Event
-from citehound.index import OWNER
 from citehound.models import OpenedModel
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn
 from citehound.rendering import render_survey

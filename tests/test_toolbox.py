@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citehound.access import OWNER
 from citehound.budget import worst_tokens
 from citehound.config import SourceConfig
 from citehound.corpus import Corpus
 from citehound.errors import ConfigError
 from citehound.events import Event
 from citehound.evidence import Ledger
-from citehound.index import OWNER
 from citehound.toolbox import (
     MAX_CALLS,
     RESULT_TOKENS,

@@ -16,13 +16,13 @@ import pytest
 from pydantic_ai.messages import ModelResponse, NativeToolReturnPart, TextPart
 from pydantic_ai.usage import RequestUsage
 
+from citehound.access import OWNER
 from citehound.assistant import Assistant
 from citehound.budget import Price
 from citehound.config import load
 from citehound.corpus import Corpus
 from citehound.drafts import Draft
 from citehound.errors import ConfigError, SourceFailed, UnknownDocument
-from citehound.index import OWNER
 from citehound.models import OpenedModel
 from citehound.models.scripted import ScriptedModel, ScriptedRequest, Turn, call
 from small import quoting

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from .access import OWNER, Principal
 from .answers import Answer, Call, Claim, StopReason, Usage, status_of
 from .budget import FREE, Budget, Meter
 from .config import Config, bare, load
@@ -20,7 +21,6 @@ from .corpus import Corpus
 from .errors import CitehoundError, UsageError
 from .events import Answered, ClaimChecked, Decided, Emit, Event, GapDeclared, RunStarted, nowhere
 from .evidence import Evidence, Ledger
-from .index import OWNER, Principal
 from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
 from .rendering import render_survey, render_text
 from .runs import RunStore, new_run_id

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from .access import Principal
 from .answers import Answer, Claim
 from .budget import worst_tokens
 from .config import ChatConfig
@@ -22,7 +23,6 @@ from .errors import CitehoundError, UsageError
 from .events import Emit
 from .evidence import Evidence
 from .followups import FollowUp
-from .index import Principal
 from .judge import Judge, ModelJudge, RulesJudge
 from .prompts import earlier_block
 from .runs import new_run_id

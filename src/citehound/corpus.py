@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from .access import OWNER, Principal
 from .chase import Way
 from .chase import chase as run_chase
 from .config import Config, IndexConfig, SourceConfig, check_egress
@@ -46,7 +47,7 @@ from .errors import (
     UsageError,
 )
 from .events import Emit, Progress, nowhere
-from .index import OWNER, Explanation, FileState, Index, IndexEntry, Lexicon, Near, Principal
+from .index import Explanation, FileState, Index, IndexEntry, Lexicon, Near
 from .index.links import content_words
 from .index.sending import check_sending
 from .parsing import Unsupported, dressed

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .access import Principal
 from .config import SourceConfig
 from .corpus import Corpus
 from .documents import Passage
 from .drafts import DraftGap
 from .events import Decided
-from .index import Principal
 from .judge import Judge, Reformulation
 from .loop import Conversation, Outcome, converse
 from .prompts import single_instructions, single_prompt

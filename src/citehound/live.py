@@ -24,6 +24,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, TypeVar
 
+from .access import Principal
 from .budget import Meter
 from .chunking import chunk
 from .config import SourceConfig
@@ -39,7 +40,7 @@ from .documents import (
     SearchResult,
 )
 from .errors import ConfigError, EgressRefused, ParseError, SourceFailed, UnknownDocument
-from .index import Lexicon, Principal
+from .index import Lexicon
 from .index.analysis import Matcher, analyse, query_terms
 from .index.inside import Contents, rank
 from .index.links import content_words

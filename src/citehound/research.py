@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from .access import Principal
 from .answers import Citation, Claim, Gap, StopReason
 from .budget import Meter
 from .corpus import Corpus
 from .drafts import Draft, DraftCitation, DraftClaim
-from .index import Principal
 from .judge import SubQuestion
 from .loop import Conversation, Outcome, converse
 from .models import OFFLINE

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .access import Principal
 from .agent import run_agent
 from .answers import Claim
 from .budget import Meter
@@ -18,7 +19,6 @@ from .corpus import Corpus
 from .events import Decided, Emit
 from .evidence import Ledger
 from .hopping import run_hops
-from .index import Principal
 from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
 from .loop import Conversation, Limits, Outcome, converse
 from .models import OFFLINE, OpenedModel

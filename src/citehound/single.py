@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .access import Principal
 from .answers import Call, Reference
 from .config import SourceConfig
 from .corpus import Corpus
@@ -15,7 +16,6 @@ from .documents import Passage, SearchHit, SearchResult
 from .errors import CitehoundError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Ledger, Search
-from .index import Principal
 from .loop import Conversation, Outcome, converse
 from .models.planner.words import language_of, words
 from .prompts import single_instructions, single_prompt

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .access import Principal
 from .answers import Call, Cell, Claim, Gap, Reference, Row, StopReason
 from .budget import Meter
 from .config import SourceConfig
@@ -20,7 +21,6 @@ from .drafts import Draft, DraftCitation, DraftClaim
 from .errors import CitehoundError, UsageError
 from .events import Hits, Read, ToolCalled, ToolFailed
 from .evidence import Find, Ledger, Search
-from .index import Principal
 from .loop import Conversation, Limits, Outcome, converse
 from .models.planner.state import Source, matched_filters
 from .models.planner.words import STOP, asks, clauses, fold, language_of, stems, words

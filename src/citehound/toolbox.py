@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from .access import Principal
 from .answers import Call, Reference
 from .budget import worst_tokens
 from .config import SourceConfig
@@ -21,7 +22,6 @@ from .documents import DocumentInfo, DocumentList, Passage, SearchHit, SearchRes
 from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Evidence, Find, Ledger, Search
-from .index import Principal
 from .security import redact, visible
 from .tracing import search_span, tool_span
 

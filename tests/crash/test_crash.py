@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from citehound.access import OWNER
 from citehound.config import Config, SourceConfig
 from citehound.corpus import Corpus
-from citehound.index import OWNER
 from citehound.index.embedded import EmbeddedIndex
 
 HERE = Path(__file__).parent

@@ -340,7 +340,7 @@ def search(
     config_path: Path | None,
 ) -> None:
     """Search SOURCE for QUERY, exactly as a model would."""
-    from ..index import OWNER
+    from ..access import OWNER
     from ..toolbox import ToolRefused, search_source
 
     config = load(config_path)
@@ -423,7 +423,7 @@ def _filters(given: tuple[str, ...]) -> dict[str, str]:
 @config_option
 def read(document: str, section: str | None, start: int, as_json: bool, config_path: Path | None) -> None:
     """Read a page of DOCUMENT, exactly as a model would."""
-    from ..index import OWNER
+    from ..access import OWNER
     from ..toolbox import ToolRefused, read_page
 
     config = load(config_path)

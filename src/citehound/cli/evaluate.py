@@ -151,9 +151,9 @@ def _recorded(config: Config, *, since: str | None, as_json: bool, fail_under: s
 
 
 def _new(config: Config, which: str) -> None:
+    from ..access import OWNER
     from ..evals.cases import write_cases
     from ..evals.drafting import case_of_run, suggest_cases
-    from ..index import OWNER
     from ..runs import RunStore
 
     if which == "suggest":

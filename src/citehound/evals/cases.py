@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ..access import Principal
 from ..corpus import Corpus, find_section
 from ..errors import CitehoundError, UsageError
-from ..index import Principal
 
 Kind = Literal["single", "compound", "unanswerable"]
 KINDS: tuple[Kind, ...] = ("single", "compound", "unanswerable")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..access import Principal
 from ..corpus import Corpus
 from ..documents import Document
-from ..index import Principal
 from ..index.links import calls, key_of, mentions
 from ..quotes import Place, Span, sentence_at
 from ..runs import RunRecord

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
+from ..access import OWNER, Principal
 from ..answers import Answer
 from ..assistant import Assistant
 from ..budget import Budget, Meter
@@ -21,7 +22,6 @@ from ..config import Config
 from ..corpus import Corpus
 from ..errors import CitehoundError, ConfigError, UsageError
 from ..events import Emit, Event, Progress, nowhere
-from ..index import OWNER, Principal
 from ..judge import ModelJudge, RulesJudge
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..runs import RunStore

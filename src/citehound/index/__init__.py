@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from ..embedding import Vectors
     from .trail import Trail
 
+from ..access import Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchResult
-
-Principal = str
-"""Who asks. `OWNER` owns everything for now."""
-OWNER: Principal = "owner"
 
 
 @dataclass(frozen=True, kw_only=True)

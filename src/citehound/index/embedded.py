@@ -39,11 +39,12 @@ import numpy as np
 import tantivy
 from tantivy import Occur, Query
 
+from ..access import Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, Metadata, SearchHit, SearchResult, Section, Stated
 from ..embedding import Embedder, Vectors
 from ..errors import EmbeddingFailed, IndexCorrupt, IndexTooNew, IndexUnusable, UnknownDocument
 from ..readonly import borrowed, readable, writable
-from . import Considered, ExplainedTerm, Explanation, FileState, IndexEntry, Near, Principal, vectors
+from . import Considered, ExplainedTerm, Explanation, FileState, IndexEntry, Near, vectors
 from .analysis import (
     COMPOUNDING,
     Matcher,
