@@ -1,4 +1,7 @@
-"""The checked claims and gaps of an answer as markdown for people; pure, escapes nothing for a terminal or for HTML."""
+"""The checked claims and gaps of an answer as markdown for people, and an event as a line of text; pure.
+
+Escapes nothing for a terminal or for HTML.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from .answers import Cell, Citation, Claim, Gap, Row
+from .events import ClaimDrafted, Decided, Event, Hits, Read, Retry, ToolFailed
 
 _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
@@ -121,3 +125,25 @@ def _gap(gap: Gap) -> str:
     where = f" in {', '.join(gap.sources)}" if gap.sources else ""
     queries = ", ".join(repr(_plain(q)) for q in gap.queries)
     return f"- {what} (searched{where}{': ' + queries if queries else ''})"
+
+
+def event_line(event: Event) -> str | None:
+    """What happened, for progress shown in one line; None for an event that is no news to somebody who waits."""
+    match event:
+        case Hits():
+            narrowed = f" [{', '.join(f'{k}={v}' for k, v in event.filters.items())}]" if event.filters else ""
+            count = len(event.returned)
+            said = f'searched {event.source}{narrowed} for "{event.query}": {count} hit{"" if count == 1 else "s"}'
+        case Read():
+            said = f"read {event.document}{f' §{event.section}' if event.section else ''}"
+        case ToolFailed():
+            said = f"{event.tool} failed: {event.error}"
+        case Retry():
+            said = f"asks the model again: {event.reason}"
+        case Decided():
+            said = f"decided on {event.what}: {event.verdict}"
+        case ClaimDrafted(number=1):
+            said = "drafted an answer; its quotes are checked"
+        case _:
+            return None
+    return " ".join((said if event.agent == "main" else f"[{event.agent}] {said}").split())[:300]
