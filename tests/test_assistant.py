@@ -16,6 +16,7 @@ import pytest
 
 import citehound
 from citehound import config
+from citehound.access import OWNER
 from citehound.assistant import NO_DOCUMENT, Assistant
 from citehound.budget import Price
 from citehound.config import Config, ModelConfig
@@ -64,7 +65,7 @@ def test_an_answer_has_everything_a_caller_needs(corpus: Corpus) -> None:
 def test_a_run_is_recorded_with_its_events(corpus: Corpus) -> None:
     events: list[Event] = []
     answer = assistant(corpus, [SEARCH, READ, GOOD], emit=events.append).ask_sync(QUESTION, mode="agent")
-    record = store(corpus.config).get(answer.run_id)
+    record = store(corpus.config).get(answer.run_id, principal=OWNER)
     assert record.answer == answer
     types = [e.type for e in events]
     assert types == [
@@ -84,9 +85,9 @@ def test_a_run_is_recorded_with_its_events(corpus: Corpus) -> None:
 
 
 def test_a_run_may_stay_unrecorded(corpus: Corpus) -> None:
-    before = len(store(corpus.config).list(limit=1000))
+    before = len(store(corpus.config).list(limit=1000, principal=OWNER))
     assistant(corpus, [SEARCH, READ, GOOD], record=False).ask_sync(QUESTION, mode="agent")
-    assert len(store(corpus.config).list(limit=1000)) == before
+    assert len(store(corpus.config).list(limit=1000, principal=OWNER)) == before
 
 
 def test_a_store_that_cannot_be_written_costs_a_warning_only(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,11 +186,11 @@ def test_a_cancelled_run_is_recorded_and_the_cancellation_goes_on(corpus: Corpus
         with pytest.raises(asyncio.CancelledError):
             await running[0]
 
-    before = {run.run_id for run in store(corpus.config).list(limit=1000)}
+    before = {run.run_id for run in store(corpus.config).list(limit=1000, principal=OWNER)}
     asyncio.run(main())
-    (run,) = [run for run in store(corpus.config).list(limit=1000) if run.run_id not in before]
+    (run,) = [run for run in store(corpus.config).list(limit=1000, principal=OWNER) if run.run_id not in before]
     assert (run.status, run.stop_reason) == ("partial", "cancelled")
-    assert WITHIN_24 in store(corpus.config).get(run.run_id).answer.text
+    assert WITHIN_24 in store(corpus.config).get(run.run_id, principal=OWNER).answer.text
 
 
 def test_questions_may_run_side_by_side(corpus: Corpus) -> None:

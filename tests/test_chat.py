@@ -112,7 +112,7 @@ def test_a_follow_up_is_made_self_contained_by_the_judge_and_everybody_is_told(c
     assert len(small.requests) == 1
     assert prompt_of(model.requests[2]).startswith(BETA)
     assert [(e.what, e.verdict, e.by) for e in seen if isinstance(e, Decided)] == [("follow_up", BETA, "small")]
-    record = RunStore(corpus.config.state / "runs.sqlite").get(second.run_id)
+    record = RunStore(corpus.config.state / "runs.sqlite").get(second.run_id, principal=OWNER)
     assert record.answer == second
     assert (record.summary.chat_id, record.summary.turn) == (chat.id, 2)
     assert [e["verdict"] for e in record.events if e["type"] == "decision"] == [BETA]
@@ -461,7 +461,7 @@ def test_what_cannot_be_searched_is_asked_back_once(corpus: Corpus) -> None:
     answer = chat.ask_sync("and that one?")
     assert (answer.status, answer.clarification, answer.text) == ("clarification", back, back)
     assert not model.requests
-    assert RunStore(corpus.config.state / "runs.sqlite").get(answer.run_id).answer == answer
+    assert RunStore(corpus.config.state / "runs.sqlite").get(answer.run_id, principal=OWNER).answer == answer
     second = chat.ask_sync("Beta")
     assert (second.clarification, second.rewritten) == (None, BETA)
     assert model.requests
@@ -570,7 +570,7 @@ def test_an_interrupted_turn_is_recorded_and_what_it_read_counts(own: Corpus) ->
             await running[0]
 
     asyncio.run(interrupted())
-    saved = RunStore(own.config.state / "runs.sqlite").list()
+    saved = RunStore(own.config.state / "runs.sqlite").list(principal=OWNER)
     assert [(r.stop_reason, r.chat_id, r.turn) for r in saved] == [("cancelled", chat.id, 1)]
     answer = chat.ask_sync("Exactly how many hours?")
     assert (answer.turn, answer.status, answer.usage.searches) == (2, "complete", 0)

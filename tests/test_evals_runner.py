@@ -96,7 +96,7 @@ def test_every_run_is_recorded_under_its_id(home: Config) -> None:
     store = RunStore(home.state / "runs.sqlite")
     for result in done.results:
         for run in result.runs:
-            record = store.get(run.run_id)
+            record = store.get(run.run_id, principal=OWNER)
             assert record.answer.mode == result.variant.mode
             assert record.answer.question == next(c.question for c in CASES if c.id == run.case)
 
@@ -114,7 +114,7 @@ def test_an_unknown_must_read_is_refused_before_anything_is_spent(home: Config) 
     with pytest.raises(UsageError, match="rules/security"):
         evaluated(home, cases=(wrong,), models=("m",), opened={"m": model})
     assert cast(ScriptedModel, model.model).requests == []
-    assert RunStore(home.state / "runs.sqlite").list() == ()
+    assert RunStore(home.state / "runs.sqlite").list(principal=OWNER) == ()
 
 
 def test_an_unknown_price_under_a_cap_is_refused(home: Config) -> None:
@@ -159,7 +159,7 @@ def test_a_stopped_evaluation_goes_on_where_it_stopped(home: Config) -> None:
 
     with pytest.raises(BaseException):  # noqa: B017 - the runner wraps what its progress raises
         evaluated(home, models=("m",), opened={"m": scripted(reading)}, concurrency=1, emit=stop)
-    before = {line.run_id for line in RunStore(home.state / "runs.sqlite").list()}
+    before = {line.run_id for line in RunStore(home.state / "runs.sqlite").list(principal=OWNER)}
     assert before
     done = evaluated(home, models=("m",), opened={"m": scripted(reading)}, concurrency=1)
     runs = {run.run_id for result in done.results for run in result.runs}

@@ -18,6 +18,7 @@ import pytest
 from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
 from pydantic_ai.messages import ModelResponse
 
+from citehound.access import OWNER
 from citehound.agent import run_agent as run_agent_of
 from citehound.answers import status_of
 from citehound.budget import Budget, Meter, Price
@@ -339,7 +340,7 @@ def test_an_interrupted_command_asks_nothing_more_and_keeps_the_run(
     last = json.loads(out.splitlines()[-1])
     assert (last["type"], last["answer"]["stop_reason"]) == ("answer", "cancelled")
     assert [c["citations"][0]["document"] for c in last["answer"]["claims"]] == ["policies/d0"]
-    (run,) = RunStore(tmp_path / ".citehound" / "runs.sqlite").list()
+    (run,) = RunStore(tmp_path / ".citehound" / "runs.sqlite").list(principal=OWNER)
     assert run.stop_reason == "cancelled"
     assert KEY not in out + err
 

@@ -196,8 +196,8 @@ def printed(planted: Planted, answer: Answer) -> str:
         output.show_answer(answer)
         output.out_json(answer.to_dict())
         store = RunStore(planted.corpus.config.state / "runs.sqlite")
-        output.show_runs(store.list(20))
-        output.show_run(store.get(answer.run_id))
+        output.show_runs(store.list(20, principal=OWNER))
+        output.show_run(store.get(answer.run_id, principal=OWNER))
     return shown.getvalue()
 
 

@@ -337,7 +337,7 @@ def test_a_cancelled_run_is_recorded_with_what_the_sub_agents_had_read(corpus: C
     started = asyncio.Event()
     seen: list[Event] = []
     asyncio.run(run())
-    answer = RunStore(corpus.config.state / "runs.sqlite").get(str(seen[0].to_dict()["run_id"])).answer
+    answer = RunStore(corpus.config.state / "runs.sqlite").get(str(seen[0].to_dict()["run_id"]), principal=OWNER).answer
     assert answer.stop_reason == "cancelled"
     assert {c.agent for c in answer.calls} == {"part-1", "part-2"}
 

@@ -430,7 +430,7 @@ def test_the_rows_are_data_and_recorded(corpus: Corpus) -> None:
     assert (row["document"], row["title"]) == ("contracts/alpha", "Contract with Alpha")
     assert row["cells"][0]["claim"] == 1
     assert row["cells"][0]["citations"][0]["quote"] == clause("alpha")
-    assert RunStore(corpus.config.state / "runs.sqlite").get(answer.run_id).answer.rows == answer.rows
+    assert RunStore(corpus.config.state / "runs.sqlite").get(answer.run_id, principal=OWNER).answer.rows == answer.rows
 
 
 def test_the_cost_is_said_as_counted(corpus: Corpus) -> None:
@@ -457,7 +457,7 @@ def test_a_cancelled_survey_is_recorded_with_what_was_read(corpus: Corpus) -> No
     started = asyncio.Event()
     seen: list[Event] = []
     asyncio.run(run())
-    record = RunStore(corpus.config.state / "runs.sqlite").get(str(seen[0].to_dict()["run_id"]))
+    record = RunStore(corpus.config.state / "runs.sqlite").get(str(seen[0].to_dict()["run_id"]), principal=OWNER)
     assert record.answer.stop_reason == "cancelled"
     assert any(c.agent.startswith("row-") and c.tool == "read_document" for c in record.answer.calls)
 

@@ -417,7 +417,7 @@ class Assistant:
         """Records the run; a store that cannot be written costs a warning, not the answer."""
         if self._record:
             try:
-                RunStore(self.config.state / "runs.sqlite").save(answer, events=run.events)
+                RunStore(self.config.state / "runs.sqlite").save(answer, events=run.events, principal=self._principal)
             except Exception as problem:
                 note = f"the run was not recorded: {' '.join(str(problem).split())}"
                 answer = replace(answer, warnings=(*answer.warnings, note))

@@ -5,7 +5,8 @@
     │   ├── ConfigError       citehound.toml or a setting is wrong
     │   ├── UnknownSource     no such source
     │   ├── UnknownDocument   no such document, or the name is ambiguous
-    │   └── UnknownSection    the document has no such section
+    │   ├── UnknownSection    the document has no such section
+    │   └── UnknownRun        no such run, or none for who asks
     ├── IndexUnusable         the index is corrupt, newer, or locked (exit 1)
     │   ├── IndexCorrupt
     │   ├── IndexTooNew
@@ -45,6 +46,10 @@ class UnknownDocument(UsageError):
 
 class UnknownSection(UsageError):
     """The document has no such section."""
+
+
+class UnknownRun(UsageError):
+    """No run, or more than one, goes by this id; or none that this principal may see."""
 
 
 class IndexUnusable(CitehoundError):

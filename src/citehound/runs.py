@@ -16,8 +16,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+from .access import OWNER, Principal
 from .answers import Answer, Call, Cell, Citation, Claim, Gap, Reference, Row, Usage
-from .errors import CitehoundError, UsageError
+from .errors import CitehoundError, UnknownRun, UsageError
 from .events import Event
 from .readonly import readable, writable
 from .security import redact, visible
@@ -55,6 +56,19 @@ _MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN chat TEXT;
     ALTER TABLE runs ADD COLUMN turn INTEGER;
     """,
+    """
+    ALTER TABLE runs ADD COLUMN principal TEXT NOT NULL DEFAULT 'owner';
+    CREATE INDEX runs_principal ON runs (principal, id DESC);
+    CREATE TABLE run_sources (
+        run TEXT NOT NULL REFERENCES runs (id),
+        source TEXT NOT NULL,
+        PRIMARY KEY (source, run)
+    ) STRICT, WITHOUT ROWID;
+    INSERT OR IGNORE INTO run_sources
+        SELECT runs.id, json_extract(call.value, '$.source') FROM runs,
+            json_each(CASE WHEN json_valid(runs.answer) THEN runs.answer ELSE '{}' END, '$.calls') AS call
+        WHERE json_extract(call.value, '$.source') IS NOT NULL;
+    """,
 )
 SCHEMA = len(_MIGRATIONS)
 """The schema version that this code writes."""
@@ -91,6 +105,8 @@ class RunSummary:
     chat_id: str | None = None
     turn: int | None = None
     """Number of the question in its chat, from 1."""
+    principal: str = OWNER.name
+    """Who asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +155,11 @@ class RunStore:
         self._ready = False
         self._lock = threading.Lock()
 
-    def save(self, answer: Answer, events: Sequence[Event] = ()) -> str:
-        """Stores the answer under its `run_id` (a new one where it has none; the same replaces) and returns the id."""
+    def save(self, answer: Answer, events: Sequence[Event] = (), *, principal: Principal) -> str:
+        """Stores the answer under its `run_id` (a new one where it has none; the same replaces) and returns the id.
+
+        The run belongs to `principal` from then on.
+        """
         run_id = answer.run_id or new_run_id()
         record = {**answer.to_dict(), "run_id": run_id}
         row = (
@@ -161,18 +180,27 @@ class RunStore:
             _dump([e.to_dict() for e in events if e.type != "answer"]),
             answer.chat_id,
             answer.turn,
+            principal.name,
         )
+        sources = dict.fromkeys(call.source for call in answer.calls if call.source is not None)
         with closing(self._connect(write=True)) as db, db:
             db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+            db.execute("DELETE FROM run_sources WHERE run = ?", (run_id,))
+            db.executemany("INSERT INTO run_sources VALUES (?, ?)", [(run_id, source) for source in sources])
         return run_id
 
-    def get(self, run_id: str) -> RunRecord:
-        """The run with this id or unique beginning of an id. Raises UsageError when there is none, or more than one."""
+    def get(self, run_id: str, *, principal: Principal) -> RunRecord:
+        """The run with this id or unique beginning of an id, of those that `principal` may see.
+
+        Raises UnknownRun when there is none, or more than one.
+        """
         wanted = run_id.strip().lower()
+        mine, who = _of(principal)
         with closing(self._connect()) as db:
             rows = db.execute(
-                f"SELECT {_COLUMNS}, answer, events FROM runs WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 4",
-                (len(wanted), wanted),
+                f"SELECT {_COLUMNS}, answer, events FROM runs WHERE id >= ? AND substr(id, 1, ?) = ? AND {mine} "
+                "ORDER BY id LIMIT 4",
+                (wanted, len(wanted), wanted, *who),
             ).fetchall()
             opinions = {
                 row[0]: Feedback(good=bool(row[1]), reason=row[2], created=row[3])
@@ -182,10 +210,10 @@ class RunStore:
             }
         exact = [r for r in rows if r[0] == wanted]
         if not wanted or not (exact or rows):
-            raise UsageError(f"no run {run_id!r}; 'citehound runs' lists the known ones")
+            raise UnknownRun(f"no run {run_id!r}; 'citehound runs' lists the known ones")
         if not exact and len(rows) > 1:
             some = ", ".join(r[0] for r in rows[:3])
-            raise UsageError(f"{run_id!r} is the beginning of several runs ({some} ...); give more of the id")
+            raise UnknownRun(f"{run_id!r} is the beginning of several runs ({some} ...); give more of the id")
         row = (exact or rows)[0]
         return RunRecord(
             summary=_summary(row),
@@ -194,12 +222,12 @@ class RunStore:
             feedback=opinions.get(row[0]),
         )
 
-    def give_feedback(self, run_id: str, *, good: bool, reason: str = "") -> str:
+    def give_feedback(self, run_id: str, *, good: bool, principal: Principal, reason: str = "") -> str:
         """Stores what a person thinks of a run (the last word counts) and returns the run's full id.
 
-        Raises UsageError when there is no such run, or more than one begins so.
+        Raises UnknownRun when `principal` sees no such run, or more than one begins so.
         """
-        full = self.get(run_id).summary.run_id
+        full = self.get(run_id, principal=principal).summary.run_id
         text = redact(visible(reason.strip()))
         if len(text) > MOST_REASON:
             raise UsageError(f"the reason has {len(text):,} characters, at most {MOST_REASON:,}; shorten it")
@@ -207,16 +235,43 @@ class RunStore:
             db.execute("INSERT OR REPLACE INTO feedback VALUES (?, ?, ?, ?)", (full, time.time(), int(good), text))
         return full
 
-    def list(self, limit: int = 20, *, status: str | None = None, before: str | None = None) -> tuple[RunSummary, ...]:
-        """The newest runs first; `before` is a run id: only older ones."""
-        where = ["1"]
-        values: list[object] = []
-        if status is not None:
-            where.append("status = ?")
-            values.append(status)
-        if before is not None:
-            where.append("id < ?")
-            values.append(before)
+    def list(
+        self,
+        limit: int = 20,
+        *,
+        principal: Principal,
+        before: str | None = None,
+        status: str | None = None,
+        mode: str | None = None,
+        model: str | None = None,
+        stop_reason: str | None = None,
+        source: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        chat: str | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """The newest runs first, of those that `principal` may see.
+
+        `before` is a run id: only older ones. `since` (included) and `until` (not included) are seconds since the
+        epoch. `source` keeps to runs in which it was used.
+        """
+        mine, who = _of(principal)
+        where = [mine]
+        values: list[object] = [*who]
+        for condition, value in (
+            ("id < ?", before),
+            ("status = ?", status),
+            ("mode = ?", mode),
+            ("model = ?", model),
+            ("stop_reason = ?", stop_reason),
+            ("id IN (SELECT run FROM run_sources WHERE source = ?)", source),
+            ("created >= ?", since),
+            ("created < ?", until),
+            ("chat = ?", chat),
+        ):
+            if value is not None:
+                where.append(condition)
+                values.append(value)
         with closing(self._connect()) as db:
             rows = db.execute(
                 f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
@@ -308,8 +363,13 @@ def _write_ahead(db: sqlite3.Connection) -> None:
 
 _COLUMNS = (
     "id, created, question, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, unverified, "
-    "chat, turn"
+    "chat, turn, principal"
 )
+
+
+def _of(principal: Principal) -> tuple[str, tuple[object, ...]]:
+    """A condition, with its values, that holds for the runs that `principal` may see."""
+    return ("1", ()) if principal.owner else ("principal = ?", (principal.name,))
 
 
 def _summary(row: Sequence[Any]) -> RunSummary:
@@ -329,6 +389,7 @@ def _summary(row: Sequence[Any]) -> RunSummary:
         unverified=row[12],
         chat_id=row[13],
         turn=row[14],
+        principal=row[15],
     )
 
 

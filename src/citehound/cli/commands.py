@@ -454,6 +454,7 @@ def runs(
     run_id: str | None, limit: int, good: bool | None, reason: str | None, as_json: bool, config_path: Path | None
 ) -> None:
     """List past questions, or show the one with this ID as a tree."""
+    from ..access import OWNER
     from ..runs import RunStore
 
     if good is None and reason is not None:
@@ -462,17 +463,17 @@ def runs(
         raise UsageError("--good and --bad need the ID of a run; 'citehound runs' lists them")
     store = RunStore(load(config_path).state / "runs.sqlite")
     if run_id is None:
-        found = store.list(limit) if store.path.exists() else ()
+        found = store.list(limit, principal=OWNER) if store.path.exists() else ()
         if as_json:
             output.out_json([output.summary_dict(s) for s in found])
         else:
             output.show_runs(found)
         return
     if good is not None:
-        full = store.give_feedback(run_id, good=good, reason=reason or "")
+        full = store.give_feedback(run_id, good=good, principal=OWNER, reason=reason or "")
         output.err(f"noted; 'citehound eval --new {full}' makes a case of it" if good else "noted")
         run_id = full
-    record = store.get(run_id)
+    record = store.get(run_id, principal=OWNER)
     if as_json:
         opinion = record.feedback
         output.out_json(

@@ -163,7 +163,7 @@ def _new(config: Config, which: str) -> None:
             raise UsageError("no document refers to another one, so there is nothing to suggest; write cases by hand")
         output.err("questions to edit: put them into words that a person would use, and delete the poor ones")
     else:
-        made = (case_of_run(RunStore(config.state / "runs.sqlite").get(which)),)
+        made = (case_of_run(RunStore(config.state / "runs.sqlite").get(which, principal=OWNER)),)
         output.err("a case to check: is this what should be read, and all that the answer must say?")
     output.out_raw(write_cases(made).rstrip("\n"))
 

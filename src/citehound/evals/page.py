@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..access import OWNER
 from ..answers import Answer, Call
 from ..config import Config
 from ..errors import UsageError
@@ -27,7 +28,9 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def write_page(path: Path, evaluation: Evaluation, config: Config, *, title: str = "Citehound evaluation") -> None:
     """Writes the report; the traces come from the recorded runs."""
-    path.write_text(page(evaluation, RunStore(config.state / "runs.sqlite").get, title=title), encoding="utf-8")
+    store = RunStore(config.state / "runs.sqlite")
+    html = page(evaluation, lambda run_id: store.get(run_id, principal=OWNER), title=title)
+    path.write_text(html, encoding="utf-8")
 
 
 def page(evaluation: Evaluation, recorded: Callable[[str], RunRecord], *, title: str) -> str:

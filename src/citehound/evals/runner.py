@@ -558,10 +558,10 @@ def recorded(config: Config, *, since: float | None = None, limit: int = 10_000)
     store = RunStore(config.state / "runs.sqlite")
     runs: dict[str, list[CaseRun]] = {}
     cases: list[Case] = []
-    for line in store.list(limit) if store.path.exists() else ():
+    for line in store.list(limit, principal=OWNER) if store.path.exists() else ():
         if since is not None and line.created < since:
             break
-        record = store.get(line.run_id)
+        record = store.get(line.run_id, principal=OWNER)
         values = score(Observation(answer=record.answer, reads=stretches(record.events)))
         cases.append(Case(id=line.run_id, question=line.question))
         runs.setdefault(line.mode, []).append(
