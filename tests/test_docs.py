@@ -137,6 +137,7 @@ KINDS = {
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
     "[chat]": config.ChatConfig,
+    "[security]": config.SecurityConfig,
 }
 TABLES = list(KINDS)
 

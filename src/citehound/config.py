@@ -96,6 +96,12 @@ class VerifyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SecurityConfig:
+    quarantine: bool = False
+    """Whether texts are read by a model without tools, and tools are used by one that sees no text."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChatConfig:
     history_tokens: int = 6000
     """Most tokens of a prompt that earlier turns may take: what was said, and what was read."""
@@ -224,6 +230,7 @@ class Config:
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     verify: VerifyConfig = field(default_factory=VerifyConfig)
     chat: ChatConfig = field(default_factory=ChatConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     path: Path | None = None
     """The file it was read from."""
 
@@ -259,6 +266,7 @@ _TOP: Mapping[str, _Kind] = {
     "routing": "table",
     "verify": "table",
     "chat": "table",
+    "security": "table",
 }
 _MODEL: Mapping[str, _Kind] = {
     "name": "text",
@@ -287,6 +295,7 @@ _AGENT: Mapping[str, _Kind] = {"prefetch": "flag"}
 _ROUTING: Mapping[str, _Kind] = {"judge": "text"}
 _VERIFY: Mapping[str, _Kind] = {"support": "text"}
 _CHAT: Mapping[str, _Kind] = {"history_tokens": "count", "clarify": "flag"}
+_SECURITY: Mapping[str, _Kind] = {"quarantine": "flag"}
 _SOURCE: Mapping[str, _Kind] = {
     "name": "text",
     "path": "text",
@@ -393,6 +402,7 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_SUPPORT": ("verify", "support"),
     "CITEHOUND_HISTORY_TOKENS": ("chat", "history_tokens"),
     "CITEHOUND_CLARIFY": ("chat", "clarify"),
+    "CITEHOUND_QUARANTINE": ("security", "quarantine"),
     "CITEHOUND_LANGUAGE": ("index", "language"),
     "CITEHOUND_BACKEND": ("index", "backend"),
     "CITEHOUND_EMBEDDING": ("index.embedding", "name"),
@@ -414,6 +424,7 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "routing": _ROUTING,
     "verify": _VERIFY,
     "chat": _CHAT,
+    "security": _SECURITY,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
 _KEY_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*?_?(API_?KEY|TOKEN)", re.IGNORECASE)
@@ -479,6 +490,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         "routing": _table(top.get("routing", {}), _ROUTING, at=where, prefix="routing."),
         "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
         "chat": _table(top.get("chat", {}), _CHAT, at=where, prefix="chat."),
+        "security": _table(top.get("security", {}), _SECURITY, at=where, prefix="security."),
     }
     _override(tables, env)
     for key in ("name", "small", "base_url", "api_key_env"):
@@ -513,7 +525,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         raise ConfigError(f"{where}: there are no sources; add a [[sources]] table with name and path")
     _refuse_duplicates(sources, where)
     try:
-        check_egress(sources)
+        check_egress(sources, quarantined=tables["security"].get("quarantine", False))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return Config(
@@ -535,6 +547,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         routing=RoutingConfig(**tables["routing"]),
         verify=VerifyConfig(**tables["verify"]),
         chat=ChatConfig(**tables["chat"]),
+        security=SecurityConfig(**tables["security"]),
     )
 
 
@@ -660,14 +673,20 @@ def _check_site(source: SourceConfig, *, at: str) -> None:
         )
 
 
-def check_egress(sources: Sequence[SourceConfig]) -> None:
-    """Raises ConfigError for a source that reaches out beside a private one: what was read could leave by it."""
+def check_egress(sources: Sequence[SourceConfig], *, quarantined: bool = False) -> None:
+    """Raises ConfigError for a source that reaches out beside a private one: what was read could leave by it.
+
+    With quarantined reading it could not: whoever searches has not seen what was read.
+    """
+    if quarantined:
+        return
     out = next((s for s in sources if s.reaches_out), None)
     private = next((s for s in sources if s.private and s is not out), None)
     if out is not None and private is not None:
         raise ConfigError(
             f"source {out.name!r} reaches out while source {private.name!r} is private, and what was read there could "
-            f"leave with a search: set private = false there, or give {out.name!r} a configuration of its own"
+            f"leave with a search: set private = false there, give {out.name!r} a configuration of its own, or set "
+            "quarantine = true under [security]"
         )
 
 

@@ -1221,7 +1221,7 @@ def _open_live(config: Config, functions: Sequence[PythonSource]) -> tuple[Live 
         return None, None
     from .live import Live, open_sources, refuse_clashes
 
-    check_egress(config.sources)
+    check_egress(config.sources, quarantined=config.security.quarantine)
     refuse_clashes(config.sources)
     live = Live(open_sources(config.sources, functions), limits=_limits(config.index))
     return live, live.run()
