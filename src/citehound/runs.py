@@ -10,12 +10,13 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+from . import tallies
 from .access import OWNER, Principal
 from .answers import Answer, Call, Cell, Citation, Claim, Gap, Reference, Row, Usage
 from .errors import CitehoundError, UnknownRun, UsageError
@@ -23,7 +24,7 @@ from .events import Event
 from .readonly import readable, writable
 from .security import redact, visible
 
-_MIGRATIONS: tuple[str, ...] = (
+_MIGRATIONS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """
     CREATE TABLE runs (
         id TEXT PRIMARY KEY,
@@ -59,17 +60,10 @@ _MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE runs ADD COLUMN principal TEXT NOT NULL DEFAULT 'owner';
     CREATE INDEX runs_principal ON runs (principal, id DESC);
-    CREATE TABLE run_sources (
-        run TEXT NOT NULL REFERENCES runs (id),
-        source TEXT NOT NULL,
-        PRIMARY KEY (source, run)
-    ) STRICT, WITHOUT ROWID;
-    INSERT OR IGNORE INTO run_sources
-        SELECT runs.id, json_extract(call.value, '$.source') FROM runs,
-            json_each(CASE WHEN json_valid(runs.answer) THEN runs.answer ELSE '{}' END, '$.calls') AS call
-        WHERE json_extract(call.value, '$.source') IS NOT NULL;
     """,
+    lambda db: _count_all(db),
 )
+"""SQL, or a function that does it."""
 SCHEMA = len(_MIGRATIONS)
 """The schema version that this code writes."""
 MOST_REASON = 2000
@@ -182,12 +176,20 @@ class RunStore:
             answer.turn,
             principal.name,
         )
-        sources = dict.fromkeys(call.source for call in answer.calls if call.source is not None)
         with closing(self._connect(write=True)) as db, db:
             db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
-            db.execute("DELETE FROM run_sources WHERE run = ?", (run_id,))
-            db.executemany("INSERT INTO run_sources VALUES (?, ?)", [(run_id, source) for source in sources])
+            known = (run_id, principal.name, row[1], *row[3:13])
+            tallies.put(db, known, _counted(record, [e.to_dict() for e in events]))
         return run_id
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Connection]:
+        """A connection that sees one state of the store throughout; for queries over the tables of `tallies`."""
+        with closing(self._connect()) as db:
+            db.isolation_level = None
+            db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("BEGIN")
+            yield db
 
     def get(self, run_id: str, *, principal: Principal) -> RunRecord:
         """The run with this id or unique beginning of an id, of those that `principal` may see.
@@ -198,7 +200,7 @@ class RunStore:
         mine, who = _of(principal)
         with closing(self._connect()) as db:
             rows = db.execute(
-                f"SELECT {_COLUMNS}, answer, events FROM runs WHERE id >= ? AND substr(id, 1, ?) = ? AND {mine} "
+                f"SELECT {COLUMNS}, answer, events FROM runs WHERE id >= ? AND substr(id, 1, ?) = ? AND {mine} "
                 "ORDER BY id LIMIT 4",
                 (wanted, len(wanted), wanted, *who),
             ).fetchall()
@@ -216,7 +218,7 @@ class RunStore:
             raise UnknownRun(f"{run_id!r} is the beginning of several runs ({some} ...); give more of the id")
         row = (exact or rows)[0]
         return RunRecord(
-            summary=_summary(row),
+            summary=summary_of(row),
             answer=answer_from_dict(json.loads(row[-2])),
             events=tuple(cast("list[dict[str, Any]]", json.loads(row[-1]))),
             feedback=opinions.get(row[0]),
@@ -264,7 +266,7 @@ class RunStore:
             ("mode = ?", mode),
             ("model = ?", model),
             ("stop_reason = ?", stop_reason),
-            ("id IN (SELECT run FROM run_sources WHERE source = ?)", source),
+            ("id IN (SELECT run FROM fact_sources JOIN run_facts ON run_facts.id = fact WHERE source = ?)", source),
             ("created >= ?", since),
             ("created < ?", until),
             ("chat = ?", chat),
@@ -274,10 +276,10 @@ class RunStore:
                 values.append(value)
         with closing(self._connect()) as db:
             rows = db.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
+                f"SELECT {COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
                 (*values, max(0, limit)),
             ).fetchall()
-        return tuple(_summary(r) for r in rows)
+        return tuple(summary_of(r) for r in rows)
 
     def _connect(self, *, write: bool = False) -> sqlite3.Connection:
         """A connection; where the store cannot be written, one that only reads, unless `write` insists."""
@@ -335,8 +337,11 @@ class RunStore:
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
             self._check(version)
             for number in range(version, SCHEMA):
-                for statement in _MIGRATIONS[number].split(";"):
-                    if statement.strip():
+                step = _MIGRATIONS[number]
+                if callable(step):
+                    step(db)
+                else:
+                    for statement in filter(str.strip, step.split(";")):
                         db.execute(statement)
                 db.execute(f"PRAGMA user_version = {number + 1}")
             db.execute("COMMIT")
@@ -346,6 +351,29 @@ class RunStore:
             raise
         finally:
             db.isolation_level = "IMMEDIATE"
+
+
+def _count_all(db: sqlite3.Connection) -> None:
+    """Makes the tables of `tallies` from all records."""
+    tallies.create(db)
+    rows = db.execute(
+        "SELECT id, principal, created, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, "
+        "unverified, answer, events FROM runs"
+    )
+    for row in rows:
+        try:
+            counted = _counted(json.loads(row[-2]), json.loads(row[-1]))
+        except ValueError:
+            counted = None
+        tallies.put(db, row[:-2], counted)
+
+
+def _counted(record: Any, events: Any) -> tallies.Tally | None:
+    """What is counted of a run; None for a record that cannot be read."""
+    try:
+        return tallies.tally(answer_from_dict(record), events)
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return None
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -361,10 +389,11 @@ def _write_ahead(db: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-_COLUMNS = (
+COLUMNS = (
     "id, created, question, mode, model, status, stop_reason, steps, searches, reads, dollars, seconds, unverified, "
     "chat, turn, principal"
 )
+"""What `summary_of` takes a row of."""
 
 
 def _of(principal: Principal) -> tuple[str, tuple[object, ...]]:
@@ -372,7 +401,8 @@ def _of(principal: Principal) -> tuple[str, tuple[object, ...]]:
     return ("1", ()) if principal.owner else ("principal = ?", (principal.name,))
 
 
-def _summary(row: Sequence[Any]) -> RunSummary:
+def summary_of(row: Sequence[Any]) -> RunSummary:
+    """The line of a run, of its `COLUMNS`."""
     return RunSummary(
         run_id=row[0],
         created=row[1],

@@ -52,6 +52,7 @@ CREATE TABLE fact_sources (
     failed INTEGER NOT NULL,
     PRIMARY KEY (fact, source)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX fact_sources_source ON fact_sources (source);
 CREATE TABLE fact_documents (
     fact INTEGER NOT NULL,
     document TEXT NOT NULL,
@@ -108,18 +109,22 @@ def topic_of(what: str) -> str:
 
 
 def tally(answer: Answer, events: Sequence[Mapping[str, Any]]) -> Tally:
-    """Counts one run; `events` are as `Event.to_dict` gives them."""
+    """Counts one run; `events` are as `Event.to_dict` gives them. Raises TypeError for a usage that is no count."""
+    usage = answer.usage
+    for number in (usage.model_calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens):
+        if not isinstance(number, int) or not 0 <= number < 2**63:  # pyright: ignore[reportUnnecessaryIsInstance] - as stored
+            raise TypeError(f"a usage of {number!r} is no count")
     citations = [citation for claim in answer.claims for citation in claim.citations]
     cited = {citation.document for citation in citations if citation.status == "verified"}
     read = dict.fromkeys(str(event["document"]) for event in events if event.get("type") == "read")
-    searches = [call.source for call in answer.calls if call.source and call.tool.startswith("search_")]
+    searches = [str(call.source) for call in answer.calls if call.source and call.tool.startswith("search_")]
     sources = dict.fromkeys([*searches, *map(source_of, read)])
     gaps = [(_shown(gap.what)[:_MOST], gap.status == "checked") for gap in answer.missing]
     return Tally(
-        model_calls=answer.usage.model_calls,
-        input_tokens=answer.usage.input_tokens,
-        cached_tokens=answer.usage.cached_tokens,
-        output_tokens=answer.usage.output_tokens,
+        model_calls=usage.model_calls,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
         claims=len(answer.claims),
         citations=len(citations),
         failed=sum(citation.status != "verified" for citation in citations),
