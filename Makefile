@@ -51,7 +51,8 @@ test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again 
 	$(BIN)/python -m pytest -m slow tests/crash
 
 test-formats: $(VENV)/.developed  ## the long form: every file of the corpora, and the big nasty ones
-	$(BIN)/python -m pytest -m slow tests/test_parsing.py tests/test_parsing_pdf.py tests/test_parsing_ocr.py tests/test_formats_nasty.py
+	$(BIN)/python -m pytest -m slow tests/test_parsing.py tests/test_parsing_pdf.py tests/test_parsing_ocr.py tests/test_formats_nasty.py \
+		tests/test_formats_sync.py tests/test_formats_awkward.py
 
 test-scale-ingest: $(VENV)/.developed  ## the long form: 20,000 files, killed on the way, below 1 GB
 	$(BIN)/python -m pytest -m slow tests/test_scale_ingest.py

@@ -23,7 +23,7 @@ def check(result: ingest_scale.Result) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_was(bank_root: Path, tmp_path: Path) -> None:
-    check(ingest_scale.measure(bank_root, tmp_path, files=300, kill_at=40, commit_seconds=0.0))
+    check(ingest_scale.measure(bank_root, tmp_path, files=90, kill_at=20, commit_seconds=0.0))
 
 
 def test_a_size_of_passages_is_measured(shared_data: Path, tmp_path: Path) -> None:
