@@ -219,6 +219,24 @@ class IndexConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DashboardConfig:
+    alert_share: float = 0.1
+    """A warning is raised when more than this share of the citations failed."""
+    alert_hours: float = 24.0
+    """How far back that looks."""
+    alert_citations: int = 20
+    """With fewer citations in that time nothing is said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracingConfig:
+    endpoint: str | None = None
+    """Address that spans and metrics are sent to (OTLP over HTTP); OTEL_ variables go before it."""
+    texts: bool = True
+    """Whether spans carry questions, search terms and arguments."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     root: Path
     """Folder of citehound.toml; state lives in `root/.citehound`."""
@@ -230,6 +248,8 @@ class Config:
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     verify: VerifyConfig = field(default_factory=VerifyConfig)
     chat: ChatConfig = field(default_factory=ChatConfig)
+    dashboard: DashboardConfig = field(default_factory=DashboardConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     path: Path | None = None
     """The file it was read from."""
@@ -266,6 +286,8 @@ _TOP: Mapping[str, _Kind] = {
     "routing": "table",
     "verify": "table",
     "chat": "table",
+    "dashboard": "table",
+    "tracing": "table",
     "security": "table",
 }
 _MODEL: Mapping[str, _Kind] = {
@@ -296,6 +318,8 @@ _ROUTING: Mapping[str, _Kind] = {"judge": "text"}
 _VERIFY: Mapping[str, _Kind] = {"support": "text"}
 _CHAT: Mapping[str, _Kind] = {"history_tokens": "count", "clarify": "flag"}
 _SECURITY: Mapping[str, _Kind] = {"quarantine": "flag"}
+_DASHBOARD: Mapping[str, _Kind] = {"alert_share": "number", "alert_hours": "positive", "alert_citations": "count"}
+_TRACING: Mapping[str, _Kind] = {"endpoint": "text", "texts": "flag"}
 _SOURCE: Mapping[str, _Kind] = {
     "name": "text",
     "path": "text",
@@ -402,6 +426,7 @@ ENVIRONMENT: Mapping[str, tuple[str, str]] = {
     "CITEHOUND_SUPPORT": ("verify", "support"),
     "CITEHOUND_HISTORY_TOKENS": ("chat", "history_tokens"),
     "CITEHOUND_CLARIFY": ("chat", "clarify"),
+    "CITEHOUND_TRACING": ("tracing", "endpoint"),
     "CITEHOUND_QUARANTINE": ("security", "quarantine"),
     "CITEHOUND_LANGUAGE": ("index", "language"),
     "CITEHOUND_BACKEND": ("index", "backend"),
@@ -424,6 +449,8 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "routing": _ROUTING,
     "verify": _VERIFY,
     "chat": _CHAT,
+    "dashboard": _DASHBOARD,
+    "tracing": _TRACING,
     "security": _SECURITY,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
@@ -490,6 +517,8 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         "routing": _table(top.get("routing", {}), _ROUTING, at=where, prefix="routing."),
         "verify": _table(top.get("verify", {}), _VERIFY, at=where, prefix="verify."),
         "chat": _table(top.get("chat", {}), _CHAT, at=where, prefix="chat."),
+        "dashboard": _table(top.get("dashboard", {}), _DASHBOARD, at=where, prefix="dashboard."),
+        "tracing": _table(top.get("tracing", {}), _TRACING, at=where, prefix="tracing."),
         "security": _table(top.get("security", {}), _SECURITY, at=where, prefix="security."),
     }
     _override(tables, env)
@@ -501,6 +530,14 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
             raise ConfigError(f"{where}: model.{key} is {model[key]!r}; use one of {', '.join(map(repr, known))}")
     if re.search(r"//[^/?#]*@", model.get("base_url", "")):
         raise ConfigError(f"{where}: model.base_url holds a user or a password; remove it, keys go in the environment")
+    if tables["dashboard"].get("alert_share", 0) > 1:
+        raise ConfigError(f"{where}: dashboard.alert_share is a share from 0 to 1, as in 0.1 for every tenth citation")
+    address = tables["tracing"].get("endpoint", "http://x")
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", address):
+        raise ConfigError(
+            f"{where}: tracing.endpoint is {address!r}; write it as 'http://localhost:4318', without user or password "
+            "(headers go in OTEL_EXPORTER_OTLP_HEADERS)"
+        )
     variable = model.get("api_key_env")
     if variable is not None and not _KEY_VARIABLE.fullmatch(variable):
         raise ConfigError(
@@ -547,6 +584,8 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         routing=RoutingConfig(**tables["routing"]),
         verify=VerifyConfig(**tables["verify"]),
         chat=ChatConfig(**tables["chat"]),
+        dashboard=DashboardConfig(**tables["dashboard"]),
+        tracing=TracingConfig(**tables["tracing"]),
         security=SecurityConfig(**tables["security"]),
     )
 
