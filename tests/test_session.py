@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
-from small import WITHIN_24, opened
 
 from citehound.access import OWNER
 from citehound.corpus import Corpus
 from citehound.session import Session
+from small import WITHIN_24, opened
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from .chat import chat
 from .commands import COMMANDS, LATER, Gate
 from .doctor import doctor
 from .evaluate import evaluate
+from .mcp import mcp
 from .output import err, prepare_streams
 
 _BUG = (
@@ -131,7 +132,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, chat, evaluate, doctor, *LATER):
+for _command in (*COMMANDS, chat, evaluate, doctor, *LATER, mcp):
     cli.add_command(_command)
 
 main = cli
