@@ -205,6 +205,7 @@ def test_every_variable_is_accepted(folder: Path) -> None:
         "CITEHOUND_CLARIFY": "true",
         "CITEHOUND_SUPPORT": "model",
         "CITEHOUND_JUDGE": "rules",
+        "CITEHOUND_TRACING": "http://localhost:4318",
     }
     read(folder, MINIMAL, **{name: values.get(name, "3") for name in ENVIRONMENT})
 
