@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
+import ipaddress
 import math
 import os
 import re
@@ -219,6 +220,38 @@ class IndexConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Of `citehound serve`."""
+
+    urls: tuple[str, ...] = ()
+    """Where it is reached besides the address it listens on, as in 'https://ask.example.com'."""
+    cors: tuple[str, ...] = ()
+    """Other origins whose pages may call it."""
+    models: tuple[str, ...] = ()
+    """What a question may ask for besides the configured model; an owner may ask for any."""
+    max_questions: int = 64
+    """Answered at once, by all together; what comes beyond is turned away at once."""
+    requests_per_minute: int = 1200
+    """Of one principal."""
+    questions_per_minute: int = 240
+    max_steps: int = 50
+    """What a question may ask for at most."""
+    max_dollars: float = 5.0
+    max_seconds: float = 600.0
+    max_body: int = 1_000_000
+    """Bytes of a request's body."""
+    max_chats: int = 200
+    """Conversations that are kept, of all together; the one that rested longest goes first."""
+    user_header: str | None = None
+    """The header in which a trusted proxy says who asks; None: no proxy is trusted."""
+    groups_header: str | None = None
+    owners: tuple[str, ...] = ()
+    """Users, as the proxy names them, who own everything."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of the proxies that are trusted."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DashboardConfig:
     alert_share: float = 0.1
     """A warning is raised when more than this share of the citations failed."""
@@ -251,6 +284,7 @@ class Config:
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     tracing: TracingConfig = field(default_factory=TracingConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
     path: Path | None = None
     """The file it was read from."""
 
@@ -289,6 +323,7 @@ _TOP: Mapping[str, _Kind] = {
     "dashboard": "table",
     "tracing": "table",
     "security": "table",
+    "server": "table",
 }
 _MODEL: Mapping[str, _Kind] = {
     "name": "text",
@@ -318,6 +353,23 @@ _ROUTING: Mapping[str, _Kind] = {"judge": "text"}
 _VERIFY: Mapping[str, _Kind] = {"support": "text"}
 _CHAT: Mapping[str, _Kind] = {"history_tokens": "count", "clarify": "flag"}
 _SECURITY: Mapping[str, _Kind] = {"quarantine": "flag"}
+_SERVER: Mapping[str, _Kind] = {
+    "urls": "texts",
+    "cors": "texts",
+    "models": "texts",
+    "max_questions": "count",
+    "requests_per_minute": "count",
+    "questions_per_minute": "count",
+    "max_steps": "count",
+    "max_dollars": "number",
+    "max_seconds": "positive",
+    "max_body": "count",
+    "max_chats": "count",
+    "user_header": "text",
+    "groups_header": "text",
+    "owners": "texts",
+    "proxies": "texts",
+}
 _DASHBOARD: Mapping[str, _Kind] = {"alert_share": "number", "alert_hours": "positive", "alert_citations": "count"}
 _TRACING: Mapping[str, _Kind] = {"endpoint": "text", "texts": "flag"}
 _SOURCE: Mapping[str, _Kind] = {
@@ -452,6 +504,7 @@ _SCHEMAS: Mapping[str, Mapping[str, _Kind]] = {
     "dashboard": _DASHBOARD,
     "tracing": _TRACING,
     "security": _SECURITY,
+    "server": _SERVER,
 }
 _KEY_NAME = re.compile(r"(?i)(api[_-]?key|secret|password|credential|access[_-]?token|auth[_-]?token|^token$|^key$)")
 _KEY_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*?_?(API_?KEY|TOKEN)", re.IGNORECASE)
@@ -520,6 +573,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         "dashboard": _table(top.get("dashboard", {}), _DASHBOARD, at=where, prefix="dashboard."),
         "tracing": _table(top.get("tracing", {}), _TRACING, at=where, prefix="tracing."),
         "security": _table(top.get("security", {}), _SECURITY, at=where, prefix="security."),
+        "server": _table(top.get("server", {}), _SERVER, at=where, prefix="server."),
     }
     _override(tables, env)
     for key in ("name", "small", "base_url", "api_key_env"):
@@ -587,7 +641,38 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         dashboard=DashboardConfig(**tables["dashboard"]),
         tracing=TracingConfig(**tables["tracing"]),
         security=SecurityConfig(**tables["security"]),
+        server=_server(tables["server"], at=where),
     )
+
+
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.IGNORECASE)
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+
+
+def _server(table: Mapping[str, Any], *, at: str) -> ServerConfig:
+    for key in ("urls", "cors"):
+        for url in table.get(key, ()):
+            if not _ORIGIN.fullmatch(url):
+                raise ConfigError(
+                    f"{at}: server.{key} has {url!r}; write scheme, host and port only, as in 'https://ask.example.com'"
+                )
+    for key in ("user_header", "groups_header"):
+        if key in table and not _HEADER.fullmatch(table[key]):
+            raise ConfigError(f"{at}: server.{key} is {table[key]!r}, no name of a header; write one, as in 'X-User'")
+    for network in table.get("proxies", ()):
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ConfigError(
+                f"{at}: server.proxies has {network!r} ({error}); write an address or a network, as in '10.0.0.0/8'"
+            ) from None
+    if "user_header" in table and not table.get("proxies"):
+        raise ConfigError(f"{at}: server.user_header needs server.proxies, the addresses it is believed from")
+    for key in ("groups_header", "owners", "proxies"):
+        if key in table and "user_header" not in table:
+            raise ConfigError(f"{at}: server.{key} needs server.user_header, the header that says who asks")
+    made: dict[str, Any] = {k: tuple(cast("list[str]", v)) if isinstance(v, list) else v for k, v in table.items()}
+    return ServerConfig(**made)
 
 
 def _price(table: Mapping[str, Any], *, at: str) -> PriceConfig | None:

@@ -240,6 +240,14 @@ class Corpus:
         made._asking = self._live.run(question, meter=meter, provider=provider)
         return made
 
+    def only(self, sources: Sequence[str]) -> Corpus:
+        """This corpus with these sources to search. It is closed with the corpus it came from. Raises UnknownSource."""
+        names = {self._source(name) for name in sources}
+        self._reader()
+        made = copy.copy(self)
+        made._config = replace(self._config, sources=tuple(s for s in self._config.sources if s.name in names))
+        return made
+
     @property
     def fee(self) -> float:
         """Dollars that the dearest search costs."""

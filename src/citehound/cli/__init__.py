@@ -22,6 +22,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .mcp import mcp
 from .output import err, prepare_streams
+from .serve import serve, tokens
 
 _BUG = (
     "this is a bug in Citehound ({what}); please report it with the command and the output of the same "
@@ -132,7 +133,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, chat, evaluate, doctor, *LATER, mcp):
+for _command in (*COMMANDS, chat, evaluate, doctor, serve, tokens, *LATER, mcp):
     cli.add_command(_command)
 
 main = cli

@@ -579,5 +579,5 @@ def _later(name: str) -> click.Command:
 
 
 COMMANDS: tuple[click.Command, ...] = (init, index, ask, search, read, runs, demo)
-LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("serve", "mcp"))
+LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("mcp",))
 """Names that are kept for later: not listed, and refused with a line that says so."""

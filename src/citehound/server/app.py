@@ -1,0 +1,228 @@
+"""The application: puts guard, identity, questions and routes together; and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from .. import __version__
+from ..config import Config
+from ..errors import CitehoundError
+from ..events import Emit, nowhere
+from ..models import OpenedModel
+from ..toolbox import ToolRefused
+from . import api
+from .guard import Guard
+from .identity import Gatekeeper, Rate, Sessions
+from .problems import NOT_FOUND, Problem, Refused, problem, problem_of
+from .questions import Questions
+from .tokens import FILE, Tokens
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+log = logging.getLogger("citehound.server")
+
+STATIC = Path(__file__).parent / "static"
+PAGES = {"/": "index.html", "/dashboard": "dashboard.html", "/sources": "sources.html", "/doc/{id:path}": "doc.html"}
+"""Route of each page to its file; they hold no data, so nobody is asked who he is."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PORT = 8765
+_THREADS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    status: str
+    """'ok', or 'ready'."""
+    version: str = __version__
+
+
+def create_app(
+    config: Config,
+    *,
+    model: OpenedModel | Model | None = None,
+    small: OpenedModel | Model | None = None,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    emit: Emit = nowhere,
+) -> FastAPI:
+    """The application over one configuration; `host` and `port` are what it is served at.
+
+    `model` and `small` stand in for the configured ones. `emit` hears of the index being built at the first start.
+    A `host` beyond loopback makes it insist on a token. The corpus is opened when the application starts.
+    """
+    questions = Questions(config, model=model, small=small, emit=emit)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="citehound")
+        asyncio.get_running_loop().set_default_executor(pool)
+        preparing = asyncio.ensure_future(questions.prepare())
+        try:
+            yield
+        finally:
+            with suppress(asyncio.CancelledError):
+                await preparing
+            await questions.close()
+
+    app = FastAPI(
+        title="Citehound",
+        version=__version__,
+        summary="Answers from your documents, with every quote checked and every gap said.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.config = config
+    app.state.questions = questions
+    app.state.tokens = Tokens(config.state / FILE)
+    app.state.gatekeeper = Gatekeeper(
+        settings=config.server,
+        tokens=app.state.tokens,
+        sessions=Sessions(),
+        rate=Rate(config.server.requests_per_minute),
+        insists=host not in LOOPBACK,
+    )
+    _add_handlers(app)
+    _add_health(app)
+    app.include_router(api.router)
+    # Routers of other rooms are included here, one line each: they take `Caller` for who asks.
+    _add_pages(app)
+    names = [*LOOPBACK] if host in (*LOOPBACK, "0.0.0.0", "::") else [host, *LOOPBACK]
+    app.add_middleware(Guard, settings=config.server, addresses=[(name, port) for name in names])
+    return app
+
+
+def _add_handlers(app: FastAPI) -> None:
+    async def ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, CitehoundError)
+        return problem_of(error)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return problem(422, str(error))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problem(422, _said(error))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        message = NOT_FOUND if error.status_code == 404 else str(error.detail)
+        return problem(error.status_code, message, headers=error.headers)
+
+    app.add_exception_handler(CitehoundError, ours)
+    app.add_exception_handler(ToolRefused, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+
+
+def _said(error: RequestValidationError) -> str:
+    """What is wrong with a request, field by field, without repeating what was sent."""
+    said: list[str] = []
+    for one in error.errors()[:4]:
+        where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
+        said.append(f"{where}: {one['msg']}")
+    return "; ".join(said) or "the request is not as it should be"
+
+
+def _add_health(app: FastAPI) -> None:
+    questions: Questions = app.state.questions
+
+    @app.get("/healthz", summary="Is the process alive?")
+    async def healthz() -> Health:  # pyright: ignore[reportUnusedFunction]
+        return Health(status="ok")
+
+    @app.get("/readyz", summary="Can it answer?", responses={503: {"model": Problem}})
+    async def readyz() -> Health:  # pyright: ignore[reportUnusedFunction]
+        if not questions.ready:
+            _ = questions.corpus  # says why
+            raise Refused(503, "the server is shutting down", retry_after=10)
+        return Health(status="ready")
+
+
+def _add_pages(app: FastAPI) -> None:
+    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
+    for path, file in PAGES.items():
+        app.add_api_route(path, _page(STATIC / file), methods=["GET"], include_in_schema=False)
+
+
+def _page(file: Path) -> Any:
+    async def page() -> FileResponse:
+        if not file.is_file():
+            raise Refused(404, NOT_FOUND)
+        return FileResponse(file, media_type="text/html; charset=utf-8")
+
+    return page
+
+
+# running -----------------------------------------------------------------------------------------------------------
+
+
+class _Server(uvicorn.Server):
+    """Ends what runs before it waits for connections, which wait for what runs."""
+
+    def __init__(self, config: uvicorn.Config, questions: Questions) -> None:
+        super().__init__(config)
+        self._questions = questions
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._questions.problem is not None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._questions.close()
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises CitehoundError where that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(1024)
+    except OSError as error:
+        made.close()
+        raise CitehoundError(
+            f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --host or --port"
+        ) from None
+    return made
+
+
+def serve(app: FastAPI, listening: socket.socket) -> None:
+    """Serves until SIGTERM or SIGINT. Raises CitehoundError when the corpus cannot be opened."""
+    questions: Questions = app.state.questions
+    settings = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=15,
+        h11_max_incomplete_event_size=32_768,
+    )
+    server = _Server(settings, questions)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    if questions.problem is not None:
+        raise questions.problem

@@ -1,0 +1,358 @@
+"""The questions that run on the server, whether or not anyone waits: starts, follows, cancels and ends them.
+
+Owns the corpus that they share, the chats, and the order in which the server becomes ready. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..access import Principal
+from ..answers import Answer
+from ..assistant import Assistant
+from ..config import Config
+from ..corpus import Corpus
+from ..errors import CitehoundError, UnknownRun, UnknownSource, UsageError
+from ..events import Answered, Emit, Event, RunStarted, nowhere
+from ..models import OFFLINE, OpenedModel
+from ..runs import RunRecord, RunStore
+from .identity import Rate
+from .problems import Refused
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from ..chat import Chat
+
+log = logging.getLogger("citehound.server")
+
+NEW_CHAT = "new"
+"""Given as the id of a chat, it begins one."""
+OWN_MODEL = "citehound"
+"""The configured model, by the name that `/v1/models` lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One question with all that may be said about it; None takes what is configured."""
+
+    question: str
+    mode: str = "auto"
+    model: str | None = None
+    max_steps: int | None = None
+    max_dollars: float | None = None
+    max_seconds: float | None = None
+    sources: tuple[str, ...] | None = None
+    prefetch: bool | None = None
+    chat_id: str | None = None
+
+
+class Running:
+    """A question on its way. Its events are numbered from 1; whoever follows gets all of them, then the new ones."""
+
+    def __init__(self, *, principal: Principal) -> None:
+        self.principal = principal
+        self.run_id = ""
+        self.answer: Answer | None = None
+        self.error: CitehoundError | None = None
+        """Why there is no answer."""
+        self.done = False
+        self.events: list[dict[str, Any]] = []
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[Answer] | None = None
+
+    def emit(self, event: Event) -> None:
+        """Takes an event from any thread."""
+        data = event.to_dict()
+        answer = event.answer if isinstance(event, Answered) else None
+        self._loop.call_soon_threadsafe(self._publish, data, answer)
+
+    def _publish(self, data: dict[str, Any], answer: Answer | None) -> None:
+        if data["type"] == RunStarted.type and not self.run_id:
+            self.run_id = data["run_id"]
+        if answer is not None:
+            self.answer = answer
+        self.events.append(data)
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
+        """Number and event of each after the `after`-th, until the question is over."""
+        at = max(0, after)
+        while True:
+            changed = self._changed
+            while at < len(self.events):
+                at += 1
+                yield at, self.events[at - 1]
+            if self.done:
+                return
+            await changed.wait()
+
+    async def begun(self) -> None:
+        """Returns once it has a run id. Raises what kept it from beginning."""
+        while not self.run_id and not self.done:
+            await self._changed.wait()
+        if not self.run_id:
+            raise self.error or Refused(503, "the question was not begun; ask again")
+
+    async def over(self) -> Answer:
+        """The answer, also that of a question which was cancelled. Raises what kept it from being answered."""
+        await self.ended()
+        if self.answer is None:
+            raise self.error or Refused(503, "the question was cancelled before anything was found; ask again")
+        return self.answer
+
+    async def ended(self) -> None:
+        while not self.done:
+            await self._changed.wait()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def run(self, task: asyncio.Task[Answer]) -> None:
+        self._task = task
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Answer]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, CitehoundError):
+                log.error("a question failed: %s: %s", type(error).__name__, " ".join(str(error).split()))
+                error = Refused(500, "this is a bug in Citehound; please report it with what was asked")
+            self.error = error
+            if self.run_id:
+                self.events.append({"type": "error", "message": " ".join(str(error).split())})
+        elif not task.cancelled():
+            self.answer = task.result()  # with what is to be said of its recording
+        self.done = True
+        self._wake()
+
+
+@dataclass(kw_only=True)
+class _Talk:
+    """A chat, and what it was opened with."""
+
+    principal: Principal
+    chat: Chat
+    model: str | None
+    sources: tuple[str, ...] | None
+
+
+class Questions:
+    """All that runs, over one corpus. Used from one event loop.
+
+    `model` and `small` stand in for the configured ones, as in `Assistant`. `emit` hears of the index being built.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model: OpenedModel | Model | None = None,
+        small: OpenedModel | Model | None = None,
+        emit: Emit = nowhere,
+    ) -> None:
+        self.config = config
+        self.store = RunStore(config.state / "runs.sqlite")
+        self.problem: CitehoundError | None = None
+        """Why the server cannot become ready."""
+        self._model = model
+        self._small = small
+        self._emit = emit
+        self._corpus: Corpus | None = None
+        self._running: dict[str, Running] = {}
+        self._active: set[Running] = set()
+        self._chats: OrderedDict[str, _Talk] = OrderedDict()
+        self._rate = Rate(config.server.questions_per_minute)
+        self._closing = False
+
+    # getting ready
+
+    @property
+    def ready(self) -> bool:
+        return self._corpus is not None and not self._closing
+
+    @property
+    def corpus(self) -> Corpus:
+        """Raises Refused (503) until the index is there."""
+        if self._corpus is None:
+            if self.problem is not None:
+                raise Refused(503, f"the server cannot answer: {self.problem}")
+            raise Refused(503, "the index is being built; try again in a moment", retry_after=5)
+        return self._corpus
+
+    async def prepare(self) -> None:
+        """Opens the corpus, building its index first where there is none; what fails is kept in `problem`."""
+        try:
+            self._corpus = await asyncio.to_thread(self._open)
+        except CitehoundError as error:
+            self.problem = error
+        except Exception as error:
+            log.error("the corpus cannot be opened: %s: %s", type(error).__name__, error)
+            self.problem = CitehoundError("the corpus cannot be opened; 'citehound doctor' says why")
+
+    def _open(self) -> Corpus:
+        with Corpus.open(self.config, write=True) as probe:
+            if probe.is_empty():
+                probe.sync(emit=self._emit)
+        return Corpus.open(self.config)
+
+    async def close(self) -> None:
+        """Ends what runs, as declared partials that are recorded; nothing new is begun."""
+        self._closing = True
+        active = list(self._active)
+        for running in active:
+            running.cancel()
+        for running in active:
+            await running.ended()
+        corpus, self._corpus = self._corpus, None
+        if corpus is not None:
+            await asyncio.to_thread(corpus.close)
+
+    # asking
+
+    def assistant(
+        self, *, principal: Principal, model: str | None = None, sources: Sequence[str] | None = None
+    ) -> Assistant:
+        """Who answers for this principal. Raises Refused (403) for a model that it may not ask for, UnknownSource."""
+        config = self.config
+        corpus = self.corpus
+        if sources is not None:
+            for name in sources:
+                if config.source(name) is None:
+                    raise UnknownSource(f"no source is called {name!r}; GET /v1/sources lists them")
+            if not sources:
+                raise UsageError("sources is empty; name some, or leave it out")
+            corpus = corpus.only(sources)
+            config = replace(config, sources=corpus.sources)
+        own = model is None or model in (OWN_MODEL, config.model.name)
+        if not own:
+            assert model is not None
+            if not (principal.owner or model == OFFLINE or model in config.server.models):
+                raise Refused(
+                    403, f"the model {model!r} is not offered here; leave it out, or put it in [server] models"
+                )
+            config = replace(config, model=replace(config.model, name=model))
+        return Assistant(
+            config,
+            corpus,
+            self._model if own else None,
+            small=self._small if own else None,
+            principal=principal,
+        )
+
+    async def start(self, asked: Asked, *, principal: Principal) -> Running:
+        """Begins a question. Raises UsageError for one that cannot be asked, Refused when there is no room for it."""
+        self._check(asked)
+        if self._closing:
+            raise Refused(503, "the server is shutting down; ask again in a moment", retry_after=10)
+        _ = self.corpus
+        if len(self._active) >= self.config.server.max_questions:
+            said = f"{len(self._active)} questions are being answered; ask again in a moment"
+            raise Refused(503, said, retry_after=2)
+        self._rate.take(principal.name, what="questions")
+        running = Running(principal=principal)
+        self._active.add(running)
+        task = asyncio.get_running_loop().create_task(self._answer(asked, running))
+        task.add_done_callback(lambda _: self._forget(running))
+        running.run(task)
+        try:
+            await running.begun()
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        return running
+
+    async def _answer(self, asked: Asked, running: Running) -> Answer:
+        emit = self._listening(running)
+        if asked.chat_id is not None:
+            talk = self._talk(asked, principal=running.principal)
+            return await talk.chat.ask(
+                asked.question,
+                mode=asked.mode,
+                max_steps=asked.max_steps,
+                max_dollars=asked.max_dollars,
+                max_seconds=asked.max_seconds,
+                emit=emit,
+            )
+        assistant = self.assistant(principal=running.principal, model=asked.model, sources=asked.sources)
+        return await assistant.ask(
+            asked.question,
+            mode=asked.mode,
+            max_steps=asked.max_steps,
+            max_dollars=asked.max_dollars,
+            max_seconds=asked.max_seconds,
+            prefetch=asked.prefetch,
+            emit=emit,
+        )
+
+    def _forget(self, running: Running) -> None:
+        self._active.discard(running)
+        self._running.pop(running.run_id, None)
+
+    def _listening(self, running: Running) -> Emit:
+        def emit(event: Event) -> None:
+            if isinstance(event, RunStarted):
+                self._running[event.run_id] = running
+            running.emit(event)
+
+        return emit
+
+    def _check(self, asked: Asked) -> None:
+        settings = self.config.server
+        for name, value, most in (
+            ("max_steps", asked.max_steps, settings.max_steps),
+            ("max_dollars", asked.max_dollars, settings.max_dollars),
+            ("max_seconds", asked.max_seconds, settings.max_seconds),
+        ):
+            if value is not None and value > most:
+                raise UsageError(f"{name} is {value!r}, at most {most!r} on this server; ask for less")
+
+    def _talk(self, asked: Asked, *, principal: Principal) -> _Talk:
+        chat_id = asked.chat_id
+        if asked.prefetch is not None:
+            raise UsageError("prefetch does not go with a chat; leave one of them out")
+        if chat_id == NEW_CHAT:
+            assistant = self.assistant(principal=principal, model=asked.model, sources=asked.sources)
+            talk = _Talk(principal=principal, chat=assistant.chat(), model=asked.model, sources=asked.sources)
+            self._chats[talk.chat.id] = talk
+            while len(self._chats) > self.config.server.max_chats:
+                self._chats.popitem(last=False)
+            return talk
+        talk = self._chats.get(chat_id or "")
+        if talk is None or talk.principal != principal:  # also where the groups have changed since
+            raise UnknownRun(f"no chat {chat_id!r}; begin one with chat_id 'new'")
+        for name, given, opened in (("model", asked.model, talk.model), ("sources", asked.sources, talk.sources)):
+            if given is not None and given != opened:
+                raise UsageError(f"{name} is set when a chat begins; begin another one with chat_id 'new'")
+        self._chats.move_to_end(talk.chat.id)
+        return talk
+
+    # what ran, and what runs
+
+    def running(self, run_id: str, *, principal: Principal) -> Running | None:
+        """The question with this run id while it runs; None where it does not, or is somebody else's."""
+        found = self._running.get(run_id)
+        if found is None or not (principal.owner or found.principal.name == principal.name):
+            return None
+        return found
+
+    def all_running(self, *, principal: Principal) -> tuple[Running, ...]:
+        """The newest first."""
+        mine = [r for r in self._running.values() if principal.owner or r.principal.name == principal.name]
+        return tuple(reversed(mine))
+
+    async def record(self, run_id: str, *, principal: Principal) -> RunRecord:
+        """The record of a run that is over. Raises UnknownRun."""
+        if not self.store.path.exists():
+            raise UnknownRun(f"no run {run_id!r}")
+        return await asyncio.to_thread(self.store.get, run_id, principal=principal)
