@@ -203,6 +203,7 @@ def test_every_variable_is_accepted(folder: Path) -> None:
         "CITEHOUND_THINKING": "high",
         "CITEHOUND_PREFETCH": "true",
         "CITEHOUND_CLARIFY": "true",
+        "CITEHOUND_QUARANTINE": "true",
         "CITEHOUND_SUPPORT": "model",
         "CITEHOUND_JUDGE": "rules",
         "CITEHOUND_TRACING": "http://localhost:4318",

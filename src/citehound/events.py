@@ -107,6 +107,26 @@ class Retry(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FactRead(Event):
+    """In quarantined reading: what the reader found on one question, as the planner is told it."""
+
+    type: ClassVar[str] = "fact"
+    step: int
+    fact: str
+    """'f3', as the planner names it."""
+    document: str
+    asked: str
+    kind: str
+    found: bool
+    told: dict[str, Any]
+    """All that the planner learns of it."""
+    start: int | None
+    end: int | None
+    """Span of the quoted sentence, which the planner never sees; None where nothing was found."""
+    agent: str = "reader"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compacted(Event):
     """The model's window is nearly full: old search results are sent as one line per hit from now on."""
 
