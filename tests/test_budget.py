@@ -256,3 +256,11 @@ def test_what_is_left_for_one_of_many_is_what_all_of_them_left() -> None:
     one.settle(reservation, dollars=0.1)
     left = other.dollars_left()
     assert left is not None and abs(left - 0.9) < 1e-9
+
+
+def test_a_share_knows_what_the_whole_run_has_spent() -> None:
+    whole = Meter(Budget(max_steps=10, max_dollars=1.0))
+    whole.settle(whole.reserve(0.25), dollars=0.25)
+    share = whole.child(share=0.5).child()
+    share.settle(share.reserve(0.125), dollars=0.125)
+    assert (share.spent().dollars, share.run_spent().dollars, whole.run_spent().dollars) == (0.125, 0.375, 0.375)

@@ -12,9 +12,10 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from citehound import events
+from citehound.budget import Price
 from citehound.cli.output import JsonLines, Steps
 from citehound.corpus import Corpus
-from citehound.events import ClaimDrafted, Compacted, Event, Hits, Retry
+from citehound.events import ClaimDrafted, Compacted, Event, Hits, Retry, StepStarted
 from citehound.models.scripted import call
 from small import GOOD, WITHIN_24, opened, quoting, run_agent
 
@@ -67,6 +68,16 @@ def test_a_run_is_told_in_order(corpus: Corpus) -> None:
         "step_started",
         "claim",
     ]
+
+
+def test_a_step_tells_what_the_run_has_spent_before_it(corpus: Corpus) -> None:
+    found: list[Event] = []
+    ran = run_agent(corpus, [SEARCH, READ, GOOD], price=Price(input=1.0, output=5.0), emit=found.append)
+    steps = [e for e in found if isinstance(e, StepStarted)]
+    assert steps[0].dollars == 0.0
+    assert sorted(s.dollars or 0.0 for s in steps) == [s.dollars for s in steps]
+    assert 0.0 < (steps[1].dollars or 0.0) < (steps[2].dollars or 0.0) <= ran.meter.spent().dollars
+    assert sorted(s.seconds for s in steps) == [s.seconds for s in steps]
 
 
 def test_claims_are_told_as_drafted_also_those_that_are_sent_back(corpus: Corpus) -> None:

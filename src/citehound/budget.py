@@ -286,6 +286,10 @@ class Meter:
                 at._calls += 1
                 at = at._parent
 
+    def run_spent(self) -> Spent:
+        """What the whole run has spent, where this is a share of it."""
+        return self.spent() if self._parent is None else self._parent.run_spent()
+
     def spent(self) -> Spent:
         with self._lock:
             return Spent(

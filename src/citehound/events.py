@@ -41,9 +41,14 @@ class Decided(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StepStarted(Event):
+    """A turn of the model begins; `seconds` and `dollars` are what the whole run has spent until then."""
+
     type: ClassVar[str] = "step_started"
     step: int
     agent: str = "main"
+    seconds: float = 0.0
+    dollars: float | None = 0.0
+    """None when the model's price is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -219,7 +219,7 @@ class Conversation:
                 self._step = self.meter.begin_step()
             except BudgetExceeded as problem:
                 raise self.stop("steps", str(problem)) from problem
-            self.emit(StepStarted(step=self._step, agent=self.agent))
+            self._tell_step()
             if self.toolbox is not None:
                 self.toolbox.begin_step(
                     self._step,
@@ -241,6 +241,11 @@ class Conversation:
                 raise self.stop("context", self._too_full())
             return cap
         return self._redraft_cap(base) if retry else limits.turn_tokens
+
+    def _tell_step(self) -> None:
+        spent = self.meter.run_spent()
+        dollars = None if self.model.price is None else spent.dollars + spent.reserved
+        self.emit(StepStarted(step=self._step, agent=self.agent, seconds=round(spent.seconds, 3), dollars=dollars))
 
     @property
     def _least_draft(self) -> int:
