@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ from .prompts import agent_instructions, answer_form
 from .rendering import render_text
 from .text_drafts import read_text
 from .toolbox import Tool, Toolbox
-from .verification import check
+from .verification import Documents, check
 
 MOST_PASSAGES = 2000
 """Passages that a session keeps as read; the ones read longest ago go first."""
@@ -51,6 +51,14 @@ class CheckedAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """One call: what the model gets, and what was searched and read by it."""
+
+    result: dict[str, Any]
+    evidence: Evidence
 
 
 class Session:
@@ -78,20 +86,29 @@ class Session:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Runs one tool. What goes wrong comes back as `{"error": one line}`; raises nothing but cancellation."""
-        ledger = Ledger(carried=self.evidence().passages)
-        toolbox = await asyncio.to_thread(Toolbox, self._corpus, principal=self._principal, ledger=ledger)
-        result = await toolbox.call(name, arguments)
-        self._keep(ledger.evidence())
-        return result
+        return (await self.run(name, arguments)).result
 
     def call_sync(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """`call` for callers that cannot wait; also where the thread runs an event loop, as in a notebook."""
+        return self.run_sync(name, arguments).result
+
+    async def run(self, name: str, arguments: Mapping[str, Any]) -> Called:
+        """`call`, with the evidence of this call alone beside its result."""
+        ledger = Ledger(carried=self.evidence().passages)
+        toolbox = await asyncio.to_thread(Toolbox, self._corpus, principal=self._principal, ledger=ledger)
+        result = await toolbox.call(name, arguments)
+        evidence = replace(ledger.evidence(), carried=())
+        self._keep(evidence)
+        return Called(result=result, evidence=evidence)
+
+    def run_sync(self, name: str, arguments: Mapping[str, Any]) -> Called:
+        """`run` for callers that cannot wait."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.call(name, arguments))
+            return asyncio.run(self.run(name, arguments))
         with ThreadPoolExecutor(max_workers=1) as pool:
-            return pool.submit(lambda: asyncio.run(self.call(name, arguments))).result()
+            return pool.submit(lambda: asyncio.run(self.run(name, arguments))).result()
 
     def read(self, passage: Passage) -> None:
         """Counts a passage as read that was handed out by other means than a tool."""
@@ -103,38 +120,9 @@ class Session:
             return self._evidence
 
     def check_answer(self, answer: Draft | Mapping[str, Any] | str, *, question: str = "") -> CheckedAnswer:
-        """The verdicts on an answer: quotes against what this session has read, numbers against the quotes.
-
-        `answer` is a draft, its JSON object, or text in the form that `instructions` give. A text in any other form is
-        taken line by line as claims that nothing is cited for.
-        """
-        faults: tuple[str, ...] = ()
-        if isinstance(answer, str):
-            read = read_text(answer)
-            draft, faults = read.draft, read.faults
-        elif isinstance(answer, Draft):
-            draft = answer
-        else:
-            draft, faults = _draft_of(answer)
-        if too_big := oversize(draft):
-            draft, faults = cut_down(draft), (*faults, *too_big)
+        """The verdicts on an answer, against what this session has read; see the function `check_answer`."""
         view = self._corpus.view(principal=self._principal)
-        checked = check(draft, self.evidence(), view, question=question)
-        direct = (draft.text or "").strip() if not checked.claims and not checked.missing else ""
-        text = direct or render_text(checked.claims, checked.missing)
-        return CheckedAnswer(
-            status=status_of(
-                stop_reason="answered",
-                text=text,
-                claims=checked.claims,
-                missing=checked.missing,
-                direct=bool(direct),
-            ),
-            text=text,
-            claims=checked.claims,
-            missing=checked.missing,
-            feedback=(*faults, *checked.feedback),
-        )
+        return check_answer(answer, self.evidence(), view, question=question)
 
     def _keep(self, more: Evidence) -> None:
         with self._lock:
@@ -155,6 +143,38 @@ class Session:
                 searches=(*before.searches, *more.searches)[-MOST_SEARCHES:],
                 finds=(*before.finds, *more.finds)[-MOST_SEARCHES:],
             )
+
+
+def check_answer(
+    answer: Draft | Mapping[str, Any] | str, evidence: Evidence, documents: Documents, *, question: str = ""
+) -> CheckedAnswer:
+    """The verdicts on an answer: quotes against what was read, numbers against the quotes.
+
+    `answer` is a draft, its JSON object, or text in the form that `Session.instructions` give. A text in any other form
+    is taken line by line as claims that nothing is cited for.
+    """
+    faults: tuple[str, ...] = ()
+    if isinstance(answer, str):
+        read = read_text(answer)
+        draft, faults = read.draft, read.faults
+    elif isinstance(answer, Draft):
+        draft = answer
+    else:
+        draft, faults = _draft_of(answer)
+    if too_big := oversize(draft):
+        draft, faults = cut_down(draft), (*faults, *too_big)
+    checked = check(draft, evidence, documents, question=question)
+    direct = (draft.text or "").strip() if not checked.claims and not checked.missing else ""
+    text = direct or render_text(checked.claims, checked.missing)
+    return CheckedAnswer(
+        status=status_of(
+            stop_reason="answered", text=text, claims=checked.claims, missing=checked.missing, direct=bool(direct)
+        ),
+        text=text,
+        claims=checked.claims,
+        missing=checked.missing,
+        feedback=(*faults, *checked.feedback),
+    )
 
 
 def _place(passage: Passage) -> tuple[str, int, int, str]:
