@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,8 @@ class Questions:
         self._chats: OrderedDict[str, _Talk] = OrderedDict()
         self._rate = Rate(config.server.questions_per_minute)
         self._closing = False
+        self.on_end: Callable[[Running], None] = lambda running: None
+        """Hears of each question when it is over."""
 
     # getting ready
 
@@ -265,6 +267,7 @@ class Questions:
         task = asyncio.get_running_loop().create_task(self._answer(asked, running))
         task.add_done_callback(lambda _: self._forget(running))
         running.run(task)
+        task.add_done_callback(lambda _: self.on_end(running))
         try:
             await running.begun()
         except asyncio.CancelledError:
@@ -338,6 +341,10 @@ class Questions:
         return talk
 
     # what ran, and what runs
+
+    def count(self) -> int:
+        """How many run."""
+        return len(self._active)
 
     def running(self, run_id: str, *, principal: Principal) -> Running | None:
         """The question with this run id while it runs; None where it does not, or is somebody else's."""
