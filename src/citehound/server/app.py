@@ -25,7 +25,7 @@ from ..errors import CitehoundError
 from ..events import Emit, nowhere
 from ..models import OpenedModel
 from ..toolbox import ToolRefused
-from . import api
+from . import api, dashboard
 from .guard import Guard
 from .identity import Gatekeeper, Rate, Sessions
 from .problems import NOT_FOUND, Problem, Refused, problem, problem_of
@@ -106,6 +106,7 @@ def create_app(
     _add_pages(app)
     names = [*LOOPBACK] if host in (*LOOPBACK, "0.0.0.0", "::") else [host, *LOOPBACK]
     app.add_middleware(Guard, settings=config.server, addresses=[(name, port) for name in names])
+    dashboard.add(app)
     return app
 
 
