@@ -11,7 +11,7 @@ WORKERS ?= 2
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
 	verification quotes sources site egress corpus chunking config packaging scale runs security evals layers)
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-newest docs lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-newest docs site lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -60,14 +60,17 @@ test-scale-ingest: $(VENV)/.developed  ## the long form: 20,000 files, killed on
 bench-ingest: $(BENCH_VENV)/.installed  ## reading of all formats: speed, memory, fidelity, beside other readers
 	$(BENCH_VENV)/bin/python benchmarks/ingest.py
 
-test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls
-	$(BIN)/python -m pytest -m slow tests/test_routing.py
+test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls; every transcript
+	$(BIN)/python -m pytest -m slow tests/test_routing.py tests/test_transcripts.py
 
 test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the supported range: the newest pydantic-ai, without citehound[eval]
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow" $(WITHOUT_MODELS)
 
 docs: $(VENV)/.developed  ## make the examples in docs/ anew
 	PYTHONPATH=benchmarks $(BIN)/python scripts/docs.py
+
+site: $(VENV)/.developed  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lock: $(VENV)/.developed  ## resolve the development dependencies anew
 	for set in dev newest; do \
@@ -77,7 +80,7 @@ lock: $(VENV)/.developed  ## resolve the development dependencies anew
 	done
 
 clean:
-	rm -rf $(VENV)/.installed $(VENV)/.developed $(NEWEST_VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV)/.installed $(VENV)/.developed $(NEWEST_VENV) build dist site .pytest_cache .ruff_cache .hypothesis
 
 # A stamp says that an environment is as pyproject.toml and the lock want it.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -248,3 +251,23 @@ def test_the_pages_have_no_overlong_lines_or_trailing_blanks() -> None:
     for page in PAGES:
         for n, line in enumerate(page.read_text("utf-8").splitlines(), 1):
             assert line == line.rstrip(), f"{page.name}:{n}"
+
+
+# the site
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocstrings") is None, reason="mkdocs is not installed")
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not re.search(
+            r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//(?!127)""", page.read_text("utf-8")
+        ), page

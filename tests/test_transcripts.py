@@ -68,7 +68,10 @@ def toml_of(told: dict[str, Any], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow) if name.startswith("pol-") else name for name in NAMES],
+)
 def replayed(request: pytest.FixtureRequest, bank_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     told: dict[str, Any] = json.loads((FOLDER / f"{request.param}.json").read_text("utf-8"))
     home = tmp_path_factory.mktemp(told["name"])
