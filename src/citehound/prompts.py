@@ -415,14 +415,6 @@ def reader_instructions(kind: str) -> str:
     return _READER.format(kind=_READER_KINDS[kind])
 
 
-def reader_prompt(question: str, options: Sequence[str], passages: Sequence[str]) -> str:
-    """One question and the text, as JSON so that no text can pose as the prompt."""
-    told: dict[str, Any] = {"question": visible(question)}
-    if options:
-        told["options"] = [visible(option) for option in options]
-    return json.dumps({**told, "text": [visible(passage) for passage in passages]}, ensure_ascii=False)
-
-
 def step_notes(*, steps_left: int | None) -> tuple[str, ...]:
     """What a model should know of its budget: nothing while there is enough."""
     if steps_left is None or steps_left > 3:
