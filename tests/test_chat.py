@@ -91,7 +91,7 @@ def prompt_of(request: ScriptedRequest) -> str:
 def earlier_of(request: ScriptedRequest) -> dict[str, Any]:
     """What a request was told of earlier turns, as data."""
     text = prompt_of(request)
-    return json.JSONDecoder().raw_decode(text[text.index('{"turns"') :])[0]
+    return json.JSONDecoder().raw_decode(text[text.index('{"open"') :])[0]
 
 
 # follow-up questions
@@ -423,15 +423,15 @@ def test_what_is_told_never_takes_more_than_its_share(tokens: int, texts: list[s
         for t in texts
     ]
     turn = a_turn([a_past(n, 40) for n in range(1, turns + 1)], read)
-    assert worst_tokens(turn.told(tokens)) <= tokens
+    assert worst_tokens(turn.told(tokens) or "") <= tokens
     assert worst_tokens(turn.told_turns(tokens)) <= tokens
 
 
 def test_a_long_passage_is_shown_around_what_was_cited() -> None:
     text = "a" * 9 + " " + "filler words here. " * 900
     read = [Passage(document="rules/a", section=None, title="A", text=text, start=0, end=len(text), total_chars=9999)]
-    told = a_turn([a_past(1, 5)], read).told(1500)
-    row = json.loads(told[told.index('{"turns"') :])["read"][0]
+    told = a_turn([a_past(1, 5)], read).told(1500) or ""
+    row = json.loads(told[told.index('{"open"') :])["read"][0]
     assert row["part"] is True
     assert row["text"].startswith("aaaaaaaaa ")
 

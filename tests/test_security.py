@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citehound.security import hidden_count, redact, secrets, terminal, terminal_json, visible
+from citehound.security import for_terminal, for_terminal_json, hidden_count, redact, secrets, visible
 
 FORBIDDEN = {0x1B, 0x9B, 0x9D, 0x07, 0x08, 0x0D, 0x00, 0x7F, 0x202E, 0x2066, 0x200B, 0xFEFF, 0xE0041}
 
@@ -69,7 +69,7 @@ def test_nothing_hidden_survives_and_once_is_enough(text: str) -> None:
 
 @given(st.text())
 def test_json_is_printable_and_loses_nothing(text: str) -> None:
-    printed = terminal_json({"t": text})
+    printed = for_terminal_json({"t": text})
     assert not FORBIDDEN & set(map(ord, printed))
     assert json.loads(printed)["t"] == text
 
@@ -79,8 +79,8 @@ def test_no_injection_reaches_the_terminal(shared_data: Path) -> None:
     texts = [v for line in lines for v in json.loads(line).values() if isinstance(v, str)]
     assert len(texts) > 100
     for text in texts:
-        assert not FORBIDDEN & set(map(ord, terminal(text)))
-        assert not FORBIDDEN & set(map(ord, terminal_json(text)))
+        assert not FORBIDDEN & set(map(ord, for_terminal(text)))
+        assert not FORBIDDEN & set(map(ord, for_terminal_json(text)))
 
 
 def test_benign_text_keeps_its_joiners(shared_data: Path) -> None:
@@ -119,5 +119,5 @@ def test_other_variables_and_short_values_are_not_secrets() -> None:
 
 def test_the_terminal_hides_live_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-live-canary-123")
-    assert "canary" not in terminal("sk-live-\u200bcanary-123")
-    assert "canary" not in terminal_json({"key": "sk-live-canary-123"})
+    assert "canary" not in for_terminal("sk-live-\u200bcanary-123")
+    assert "canary" not in for_terminal_json({"key": "sk-live-canary-123"})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .config import SourceConfig
 from .loop import Conversation, Outcome, converse
-from .prompts import agent_instructions, prefetch_prompt
+from .prompts import agent_instructions, prefetch_prompt, question_prompt
 from .single import Retrieved
 
 
@@ -22,7 +22,7 @@ async def run_agent(
     `prefetched` are passages of a first retrieval that is in the ledger already: they go into the prompt whole, and the
     model searches only for what they do not show; `uncovered` names the parts that they are known to leave open.
     """
-    prompt = conversation.question
+    prompt = question_prompt(conversation.question)
     if prefetched is not None:
         prompt = prefetch_prompt(
             conversation.question, prefetched.passages, notes=prefetched.notes, uncovered=uncovered

@@ -26,7 +26,7 @@ from .followups import FollowUp
 from .judge import Judge, ModelJudge, RulesJudge
 from .prompts import earlier_block
 from .runs import new_run_id
-from .security import visible
+from .security import Prompt, visible, visible_json
 
 MOST_PASSAGES = 400
 """Passages that a chat keeps as read; the ones read longest ago go first."""
@@ -109,7 +109,7 @@ class Turn:
         rows = _rows(self.past, tokens)
         return _json({"turns": rows}) if rows else ""
 
-    def told(self, tokens: int) -> str:
+    def told(self, tokens: int) -> Prompt | None:
         """What the answering model is told: turns (at most half of it), then passages. Never more than `tokens`."""
         rows = _rows(self.past, tokens // 2)
         shown: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ class Turn:
                     shown.append(row)
                     left -= cost
                     break
-        return earlier_block(_json({"turns": rows, "read": shown})) if left >= 0 and (rows or shown) else ""
+        return earlier_block(_json({"turns": rows, "read": shown})) if left >= 0 and (rows or shown) else None
 
 
 class AskTurn(Protocol):
@@ -479,12 +479,12 @@ def _cited(past: Sequence[Past]) -> list[tuple[int, str, int, int]]:
 
 def _whole(passage: Passage) -> dict[str, Any]:
     return {
-        "document": visible(passage.document),
+        "document": passage.document,
         "section": passage.section,
-        "title": visible(passage.title),
+        "title": passage.title,
         "current": passage.current,
-        **({"labels": [visible(label) for label in passage.labels]} if passage.labels else {}),
-        "text": visible(passage.text),
+        **({"labels": list(passage.labels)} if passage.labels else {}),
+        "text": passage.text,
     }
 
 
@@ -497,11 +497,11 @@ def _part(passage: Passage, past: Sequence[Past]) -> dict[str, Any] | None:
     last = max(e for _, e in spans) - passage.start + _AROUND
     if last - first >= len(passage.text):
         return None
-    return {**_whole(passage), "text": visible(passage.text[first:last]), "part": True}
+    return {**_whole(passage), "text": passage.text[first:last], "part": True}
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(visible_json(value), ensure_ascii=False)
 
 
 def _joined(asked: str, reply: str) -> str:

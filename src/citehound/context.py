@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 
 from .budget import worst_tokens
+from .security import CLOSE
 
 FRAME = 12
 """Tokens around each part of a message."""
@@ -115,7 +116,9 @@ def _short_part(part: ModelRequestPart) -> ModelRequestPart:
         rows: Any = content.get(name)
         if isinstance(rows, list) and rows:
             lines = [_line(row) for row in cast(list[Any], rows)]
-            return replace(part, content={**content, name: lines, "shortened": "search again to see snippets"})
+            short = {**content, name: lines}
+            ends = {CLOSE: short.pop(CLOSE)} if CLOSE in short else {}
+            return replace(part, content={**short, "shortened": "search again to see snippets", **ends})
     return part
 
 

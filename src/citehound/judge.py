@@ -69,6 +69,7 @@ from .models.planner.words import (
     stems,
     words,
 )
+from .security import Prompt
 from .wording import content_stems
 
 RouteMode = Literal["direct", "single", "agent", "research"]
@@ -811,11 +812,12 @@ class ModelJudge:
         known = {s.name for s in self._sources}
         return tuple(dict.fromkeys(names)) if all(n in known for n in names) else ()
 
-    async def _ask(self, instructions: str, prompt: str, reply: type[R]) -> tuple[R | None, str]:
+    async def _ask(self, instructions: Prompt, prompt: Prompt, reply: type[R]) -> tuple[R | None, str]:
         """The reply, or None and what was wrong. One request, reserved before and settled after."""
         schema = reply.model_json_schema()
         if not self._model.tools:
-            instructions += f"\n\nReply with one JSON object of this schema and nothing else:\n{json.dumps(schema)}"
+            form = f"Reply with one JSON object of this schema and nothing else:\n{json.dumps(schema)}"
+            instructions = Prompt(f"{instructions}\n\n{form}")
         parameters = ModelRequestParameters()
         if self._model.tools:
             tool = ToolDefinition(

@@ -55,6 +55,7 @@ from .prompts import (
     wrong_form,
 )
 from .replies import plain_feedback
+from .security import Draw, Prompt, draw_mark, sealed
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
@@ -128,7 +129,8 @@ class Conversation:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         only: Sequence[Citation] | None = None,
-        earlier: str = "",
+        earlier: Prompt | None = None,
+        draw: Draw = draw_mark,
     ) -> None:
         self.model = model
         self.meter = meter
@@ -143,6 +145,8 @@ class Conversation:
         """Verified citations, and the draft may use no others; None lifts that."""
         self.earlier = earlier
         """What was said and read in earlier turns of a chat, as it is added to the prompt."""
+        self.draw = draw
+        """Gives the marks around tool results."""
         self.price: Price = model.price or Price(input=0.0, output=0.0)
         self.wire = Wire(
             model=model.model,
@@ -535,7 +539,7 @@ class Conversation:
         # Without tools, a gap that was not searched for cannot be mended; a claim can.
         mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
         if checked.feedback and mendable and not self._sent_back:
-            back = feedback("\n".join(f"- {reason}" for reason in checked.feedback), answer=self._answering)
+            back = feedback(checked.feedback, answer=self._answering)
             if self._retry_fits(back):
                 self._sent_back = True
                 raise ModelRetry(back)
@@ -655,7 +659,7 @@ def compose_partial(
 
 
 async def converse(
-    conversation: Conversation, *, prompt: str, instructions: str, settings: Mapping[str, Any] | None = None
+    conversation: Conversation, *, prompt: Prompt, instructions: Prompt, settings: Mapping[str, Any] | None = None
 ) -> Outcome:
     """Runs the conversation to its end. Raises nothing but cancellation."""
     state = conversation
@@ -674,7 +678,7 @@ async def converse(
         deps_type=type(None),
         output_type=output,
         instructions=f"{instructions}\n\n{told}" if told else instructions,
-        toolsets=[] if toolbox is None else [_Tools(toolbox)],
+        toolsets=[] if toolbox is None else [_Tools(toolbox, state.draw)],
         capabilities=[_Budgeted(state)],
         retries={"tools": _ENOUGH, "output": _ENOUGH},
         model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **state.model.settings, **(settings or {})}),
@@ -682,7 +686,7 @@ async def converse(
     )
     agent.output_validator(state.validate)
     if state.earlier and state.only is None:
-        prompt = f"{prompt}\n\n{state.earlier}"
+        prompt = Prompt(f"{prompt}\n\n{state.earlier}")
     try:
         await agent.run(prompt, usage_limits=UsageLimits(request_limit=None))
     except Exception as problem:
@@ -737,8 +741,9 @@ class _Budgeted(AbstractCapability[None]):
 class _Tools(AbstractToolset[None]):
     """A toolbox as pydantic-ai calls it: arguments arrive as they were sent, any object will do."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: Toolbox, draw: Draw) -> None:
         self._toolbox = toolbox
+        self._draw = draw
 
     @property
     def id(self) -> str:
@@ -760,7 +765,8 @@ class _Tools(AbstractToolset[None]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
     ) -> dict[str, Any]:
-        return await self._toolbox.call(name, tool_args)
+        # Marked once: the result stays in the messages as it is, and is sent again as it is.
+        return sealed(await self._toolbox.call(name, tool_args), draw=self._draw)
 
 
 def _is_retry(messages: Sequence[ModelMessage]) -> bool:

@@ -22,7 +22,6 @@ from .models import OFFLINE
 from .models.planner.draft import differing
 from .models.planner.words import language_of, stems
 from .prompts import lead_instructions, lead_prompt, part_instructions, prefetch_prompt
-from .security import visible
 from .single import retrieve
 from .toolbox import Toolbox
 from .verification import check
@@ -270,17 +269,17 @@ def _findings(part: _Part) -> dict[str, Any]:
     numbers = {number: at for at, number in enumerate(_verified_numbers(part), start=1)}
     shown: list[dict[str, Any]] = []
     for claim in part.verified:
-        one: dict[str, Any] = {"claim": visible(claim.text), "kind": claim.kind}
+        one: dict[str, Any] = {"claim": claim.text, "kind": claim.kind}
         if claim.citations:
             one["citations"] = [_shown(c) for c in claim.citations if c.status == "verified"]
         if claim.premises:
             one["from"] = [numbers[p] for p in claim.premises if p in numbers]
         if claim.terms:
-            one["terms"] = [visible(t) for t in claim.terms]
+            one["terms"] = list(claim.terms)
         shown.append(one)
-    found: dict[str, Any] = {"part": part.name, "question": visible(part.question), "findings": shown}
+    found: dict[str, Any] = {"part": part.name, "question": part.question, "findings": shown}
     if part.missing:
-        found["missing"] = [visible(gap.what) for gap in part.missing]
+        found["missing"] = [gap.what for gap in part.missing]
     if part.failed:
         found["failed"] = f"this part has no findings ({part.stop})"
     return found
@@ -292,11 +291,11 @@ def _verified_numbers(part: _Part) -> list[int]:
 
 
 def _shown(citation: Citation) -> dict[str, Any]:
-    shown: dict[str, Any] = {"document": visible(citation.document), "quote": visible(citation.quote)}
+    shown: dict[str, Any] = {"document": citation.document, "quote": citation.quote}
     if citation.section:
-        shown["section"] = visible(citation.section)
+        shown["section"] = citation.section
     if citation.labels:
-        shown["labels"] = [visible(label) for label in citation.labels]
+        shown["labels"] = list(citation.labels)
     return shown
 
 

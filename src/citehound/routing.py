@@ -22,8 +22,9 @@ from .hopping import run_hops
 from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
 from .loop import Conversation, Limits, Outcome, converse
 from .models import OFFLINE, OpenedModel
-from .prompts import direct_instructions
+from .prompts import direct_instructions, question_prompt
 from .research import run_research
+from .security import Prompt
 from .single import Retrieved, retrieve, run_single
 from .survey import Survey, asks_for_survey, run_survey, survey_of
 from .toolbox import Toolbox
@@ -60,7 +61,7 @@ class Task:
         prefetch: bool | None = None,
         judge: Judge | None = None,
         survey: Survey | None = None,
-        earlier: str = "",
+        earlier: Prompt | None = None,
     ) -> None:
         self.question = question
         self.config = config
@@ -113,7 +114,7 @@ class Task:
             toolbox=toolbox,
             limits=Limits(turn_tokens=self.config.model.turn_tokens, draft_tokens=self.config.model.draft_tokens),
             emit=self.emit,
-            earlier="" if self.model.name == OFFLINE else self.earlier,
+            earlier=None if self.model.name == OFFLINE else self.earlier,
         )
 
     def toolbox(self) -> Toolbox:
@@ -253,8 +254,8 @@ async def direct(task: Task) -> Done:
 async def _direct(task: Task) -> Outcome | None:
     """An answer without documents; None when the model doubts, so that documents are searched."""
     conversation = task.conversation()
-    conversation.earlier = ""  # with it, the answer would use documents
-    outcome = await converse(conversation, prompt=task.question, instructions=direct_instructions())
+    conversation.earlier = None  # with it, the answer would use documents
+    outcome = await converse(conversation, prompt=question_prompt(task.question), instructions=direct_instructions())
     if outcome.text and outcome.text.strip() and not outcome.claims and not outcome.missing:
         return outcome
     return None

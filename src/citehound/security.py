@@ -1,19 +1,35 @@
-"""What text may reach a prompt, a terminal or a log: strips what cannot be seen, hides live secrets.
+"""The one gate for text of others on its way to a prompt, a terminal, a page or a log; decides nothing about answers.
 
-`visible` follows UAX #9 (bidi controls), UTS #51 (emoji joiners) and the Unicode rules on joiners in Arabic
-and Indic scripts.
+A plain `str` is untrusted: a document's text, its title, name and metadata, a snippet, a web page, what a model said.
+Whatever takes it further asks for `Prompt`, `Shown`, `Page` or `Log`, and only the exits here (and prompts.py, of its
+own words) make these, so that a type checker finds a way around. `visible` follows UAX #9 (bidi controls), UTS #51
+(emoji joiners) and the Unicode rules on joiners in Arabic and Indic scripts.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from html.parser import HTMLParser
+from typing import Any, NewType, cast
 from urllib.parse import quote, quote_plus
+
+Prompt = NewType("Prompt", str)
+"""May be sent to a model."""
+Shown = NewType("Shown", str)
+"""May be printed on a terminal."""
+Page = NewType("Page", str)
+"""May stand in HTML."""
+Log = NewType("Log", str)
+"""May be written to a log, a trace or a record."""
+
+Draw = Callable[[], str]
+"""Gives a fresh random mark."""
 
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _NEVER = re.compile(
@@ -61,18 +77,6 @@ def visible(text: str) -> str:
     text = _SURROGATES.sub("\ufffd", text)
     text = _NEVER.sub("", _BREAKS.sub("\n", text))
     return _MAYBE.sub(lambda m: m.group() if _shapes(text, m.start()) else "", text)
-
-
-def terminal(text: str) -> str:
-    """`text` as it may be printed: visible, and with the values of live secrets hidden."""
-    return redact(visible(text))
-
-
-def terminal_json(value: Any, *, indent: int | None = 2) -> str:
-    """`value` as JSON that is safe to print: what `visible` would drop stands as an escape, so nothing is lost."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    escaped = _ESCAPED.sub(lambda m: "".join(_escape(c) for c in m.group()), text)
-    return redact(escaped)
 
 
 def hidden_count(text: str) -> int:
@@ -133,6 +137,168 @@ def _pictographic(char: str) -> bool:
         or 0x2900 <= point <= 0x2BFF
         or point in (0xA9, 0xAE, 0x203C, 0x2049, 0x2122, 0x2139, 0x3030, 0x303D, 0x3297, 0x3299)
     )
+
+
+# The exits ---------------------------------------------------------------------------------------------------------
+
+
+def for_prompt(text: str) -> Prompt:
+    """`text` as a model may be sent it: visible. What others wrote belongs in `sealed` JSON besides."""
+    return Prompt(visible(text))
+
+
+def for_terminal(text: str) -> Shown:
+    """`text` as it may be printed: visible, and with the values of live secrets hidden."""
+    return Shown(redact(visible(text)))
+
+
+def for_terminal_json(value: Any, *, indent: int | None = 2) -> Shown:
+    """`value` as JSON that is safe to print: what `visible` would drop stands as an escape, so nothing is lost."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    escaped = _ESCAPED.sub(lambda m: "".join(_escape(c) for c in m.group()), text)
+    return Shown(redact(escaped))
+
+
+def for_page(text: str) -> Page:
+    """`text` as it may stand in HTML, between tags or in quotes: nothing in it is markup."""
+    return Page(html.escape(redact(visible(text)), quote=True))
+
+
+def for_page_markup(markup: str) -> Page:
+    """HTML made from text of others as it may stand in a page: a short list of tags without any attribute, closed.
+
+    Everything else becomes text, or is dropped where it is no text (scripts, styles, comments). So there is no image,
+    no link, no frame and no handler, whatever a parser makes of the rest.
+    """
+    allowed = _Allowed()
+    allowed.feed(redact(visible(markup)))
+    allowed.close()
+    return Page(allowed.done())
+
+
+def for_log(text: str) -> Log:
+    """`text` as one line of a log or trace: visible, without live secrets, line breaks as `\\n`."""
+    return Log(redact(visible(text)).replace("\n", "\\n"))
+
+
+def for_log_json(value: Any) -> Log:
+    """`value` as a line of ASCII JSON for a record: without live secrets, otherwise nothing is lost."""
+    return Log(redact(json.dumps(value, ensure_ascii=True, default=str)))
+
+
+# Marks: where text of others begins and ends in a prompt -----------------------------------------------------------
+
+_LETTERS = 28
+"""Of 26 letters: 131 bits. Letters alone, so that every mark is estimated at the same number of tokens."""
+OPEN, CLOSE = "open", "close"
+
+
+def draw_mark() -> str:
+    """A random mark of at least 128 bits."""
+    number = int.from_bytes(os.urandom(24), "big")
+    letters: list[str] = []
+    for _ in range(_LETTERS):
+        number, letter = divmod(number, 26)
+        letters.append(chr(97 + letter))
+    return "".join(letters)
+
+
+def sealed(value: Mapping[str, Any], *, draw: Draw = draw_mark) -> dict[str, Any]:
+    """A JSON object for a model, with every string visible, between one mark of its own as `open` and as `close`.
+
+    The mark is drawn after the text is known and never stands in it, so no text can end the object it stands in. A key
+    of the object that is called like the ends is renamed.
+    """
+    body = {f"{key}_" if key in (OPEN, CLOSE) else key: item for key, item in visible_json(value).items()}
+    mark = _unused(json.dumps(body, ensure_ascii=False, default=str), draw)
+    return {OPEN: mark, **body, CLOSE: mark}
+
+
+def sealed_json(value: Mapping[str, Any], *, indent: int | None = None, draw: Draw = draw_mark) -> Prompt:
+    """`sealed` as JSON text."""
+    return Prompt(json.dumps(sealed(value, draw=draw), ensure_ascii=False, indent=indent))
+
+
+def sealed_text(text: str, *, draw: Draw = draw_mark) -> Prompt:
+    """A JSON object that is text already (of `visible_json`), with a mark at both ends as `sealed` has it."""
+    inside = text.strip()[1:-1].strip()
+    mark = _unused(inside, draw)
+    return Prompt(f'{{"{OPEN}": "{mark}", {inside}{", " if inside else ""}"{CLOSE}": "{mark}"}}')
+
+
+def visible_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with every string in it visible, keys too."""
+    return {visible(str(key)): _visible(item) for key, item in value.items()}
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        return visible_json(cast("Mapping[str, Any]", value))
+    return value
+
+
+def _unused(text: str, draw: Draw) -> str:
+    for _ in range(100):
+        mark = draw()
+        if mark not in text:
+            return mark
+    raise ValueError("every mark that was drawn stands in the text: the source of marks is not random")
+
+
+# HTML --------------------------------------------------------------------------------------------------------------
+
+_TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "p br hr h1 h2 h3 h4 h5 h6 ul ol li dl dt dd blockquote pre code em strong b i s sub sup mark "
+        "table thead tbody tr th td section article",
+    )
+)
+_VOID = frozenset({"br", "hr"})
+_NO_TEXT = frozenset({"script", "style", "template"})
+_DEEPEST = 60
+
+
+class _Allowed(HTMLParser):
+    """Writes allowed tags anew, without attributes; the rest as escaped text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._parts: list[str] = []
+        self._open: list[str] = []
+        self._muted: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _NO_TEXT:
+            self._muted.append(tag)
+        elif tag in _TAGS and not self._muted and (tag in _VOID or len(self._open) < _DEEPEST):
+            self._parts.append(f"<{tag}>")
+            if tag not in _VOID:
+                self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _VOID:
+            self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._muted:
+            if tag == self._muted[-1]:
+                self._muted.pop()
+        elif tag in self._open:
+            while (last := self._open.pop()) != tag:
+                self._parts.append(f"</{last}>")
+            self._parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if not self._muted:
+            self._parts.append(html.escape(data, quote=True))
+
+    def done(self) -> str:
+        return "".join([*self._parts, *(f"</{tag}>" for tag in reversed(self._open))])
 
 
 # Secrets ---------------------------------------------------------------------------------------------------------

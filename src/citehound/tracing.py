@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .security import redact, visible
+from .security import for_log
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -191,5 +191,5 @@ def _tracer() -> Tracer:
 
 
 def _clean(text: str) -> str:
-    text = redact(visible(text))
+    text = for_log(text)
     return text if len(text) <= _MOST else text[: _MOST - 1] + "…"

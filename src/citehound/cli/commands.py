@@ -126,9 +126,9 @@ def index(rebuild: bool, report: Path | None, strict: bool, explain: Path | None
         raise UsageError(f"--report {str(report)!r}: its folder does not exist; make it first")
     done = _sync(config, rebuild=rebuild, figures=report is not None)
     if report is not None:
-        from ..security import terminal_json
+        from ..security import for_terminal_json
 
-        report.write_text(terminal_json(output.report_dict(done)) + "\n", encoding="utf-8")
+        report.write_text(for_terminal_json(output.report_dict(done)) + "\n", encoding="utf-8")
     output.show_report(done)
     if strict and done.count("failed"):
         raise Gate(f"{done.count('failed')} files failed (--strict); the list is above")

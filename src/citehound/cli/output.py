@@ -1,4 +1,4 @@
-"""What a person sees: every line that the CLI prints goes through here and `security.terminal`; decides nothing."""
+"""What a person sees: every line that the CLI prints goes through here and `security.for_terminal`; decides nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..events import (
     ToolCalled,
     ToolFailed,
 )
-from ..security import terminal, terminal_json
+from ..security import for_terminal, for_terminal_json
 
 if TYPE_CHECKING:
     from ..chat import ChatSource
@@ -64,12 +64,12 @@ def err(text: str = "", *, style: str | None = None) -> None:
 
 def out_json(value: Any) -> None:
     """A result as JSON, on stdout."""
-    click.echo(terminal_json(value))
+    click.echo(for_terminal_json(value))
 
 
 def out_json_line(value: Any) -> None:
     """A result as one line of JSON, on stdout."""
-    click.echo(terminal_json(value, indent=None))
+    click.echo(for_terminal_json(value, indent=None))
 
 
 def err_prompt(text: str) -> None:
@@ -80,7 +80,7 @@ def err_prompt(text: str) -> None:
 
 def out_raw(text: str) -> None:
     """The text of a document, on stdout, not wrapped."""
-    click.echo(terminal(text))
+    click.echo(for_terminal(text))
 
 
 _STYLES: Mapping[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ _STYLES: Mapping[str, dict[str, Any]] = {
 
 
 def _styled(text: str, style: str | None, stream: Any) -> str:
-    text = terminal(text)
+    text = for_terminal(text)
     if style is None or os.environ.get("NO_COLOR") or not stream.isatty():
         return text
     return click.style(text, **_STYLES[style])
@@ -108,7 +108,7 @@ def wrap(text: str, *, first: str = "", rest: str | None = None) -> list[str]:
     """Lines of `text` that fit the width; `first` and `rest` begin them. Line breaks of the text stay."""
     rest = " " * len(first) if rest is None else rest
     lines: list[str] = []
-    for number, part in enumerate(terminal(text).split("\n")):
+    for number, part in enumerate(for_terminal(text).split("\n")):
         begin = first if number == 0 else rest
         if not part.strip():
             lines.append(begin.rstrip())
@@ -165,7 +165,7 @@ def _columns(text: str) -> int:
 
 
 def _clip(text: str, most: int) -> str:
-    text = " ".join(terminal(text).split())
+    text = " ".join(for_terminal(text).split())
     if _columns(text) <= most:
         return text
     while text and _columns(text) > most - 3:
@@ -252,7 +252,7 @@ class JsonLines:
         self._to_stderr = to_stderr
 
     def __call__(self, event: Event) -> None:
-        click.echo(terminal_json(event.to_dict(), indent=None), err=self._to_stderr)
+        click.echo(for_terminal_json(event.to_dict(), indent=None), err=self._to_stderr)
 
 
 # Progress ----------------------------------------------------------------------------------------------------------
@@ -620,9 +620,10 @@ def _show_rows(answer: Answer) -> None:
     table = Table(box=box.ASCII, show_lines=True, expand=True)
     table.add_column("document", ratio=1, overflow="fold")
     for cell in answer.rows[0].cells:
-        table.add_column(Text(terminal(" ".join(cell.column.split()))), ratio=2, overflow="fold")
+        table.add_column(Text(for_terminal(" ".join(cell.column.split()))), ratio=2, overflow="fold")
     for row in answer.rows:
-        table.add_row(Text(terminal(row.document)), *(Text(terminal(_cell(cell, answer.claims))) for cell in row.cells))
+        cells = (Text(for_terminal(_cell(cell, answer.claims))) for cell in row.cells)
+        table.add_row(Text(for_terminal(row.document)), *cells)
     console = Console(width=width(), file=io.StringIO(), color_system=None, force_terminal=False)
     with console.capture() as shown:
         console.print(table)
