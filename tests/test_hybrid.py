@@ -258,7 +258,7 @@ def test_vectors_of_another_embedder_are_never_compared_and_are_made_anew(tmp_pa
 
 
 def test_an_index_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("citehound.index.embedded.FORMAT", 1)
+    monkeypatch.setattr("citehound.index.sealing.FORMAT", 1)
     filled(tmp_path / "i", refund=REFUND)
     monkeypatch.undo()
     with pytest.raises(IndexUnusable, match="older version"):

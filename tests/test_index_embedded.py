@@ -135,9 +135,9 @@ def test_what_only_the_record_has_is_replayed(folder: Path) -> None:
     index = EmbeddedIndex(folder, write=True)
     index.add([entry("a/new", "Fresh words."), entry("a/d1", "Changed words.")])
     index.remove(["a/d2"])
-    db = index._db  # type: ignore[reportPrivateUsage]
-    assert db is not None
-    db.execute("COMMIT")
+    store = index._store  # type: ignore[reportPrivateUsage]
+    assert store is not None
+    store.db.execute("COMMIT")
     index.abandon()  # as if killed between the two commits
     with EmbeddedIndex(folder) as reader:
         assert found(reader, "fresh") == ["a/new"]

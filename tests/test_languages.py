@@ -240,7 +240,7 @@ def test_an_index_of_an_older_analysis_is_refused_and_brought_up_to_date_without
 ) -> None:
     config = folder_of(tmp_path, GERMAN)
     with monkeypatch.context() as older:
-        older.setattr("citehound.index.embedded.FORMAT", 2)
+        older.setattr("citehound.index.sealing.FORMAT", 2)
         older.setattr("citehound.index.analysis.COMPOUNDING", {})
         with Corpus.open(config, write=True) as corpus:
             corpus.sync()

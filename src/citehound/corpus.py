@@ -566,7 +566,7 @@ class Corpus:
         nothing. Raises UnknownDocument, UnknownSource.
         """
         from .index.analysis import Matcher
-        from .index.embedded import snippet
+        from .index.ranking import snippet
 
         index = self._reader()
         trail = index.trail(

@@ -663,7 +663,7 @@ def _known_value(source: LiveSource, key: str, value: str) -> tuple[str | None, 
 
 
 def _text_hit(kept: Kept, part: Chunk, query: str, *, current: Currency, score: float) -> SearchHit:
-    from .index.embedded import snippet
+    from .index.ranking import snippet
 
     document = kept.document
     weights = {stem: 1.0 for stem, _ in content_words(query, document.language)}

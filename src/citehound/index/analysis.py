@@ -1,6 +1,6 @@
 """Turns text into search terms: folding, stemming per language, bigrams for scripts without spaces; stores nothing.
 
-A change of what comes out needs a higher `FORMAT` in embedded.py, so that indexes of before are made anew.
+A change of what comes out needs a higher `FORMAT` in sealing.py, so that indexes of before are made anew.
 """
 
 from __future__ import annotations

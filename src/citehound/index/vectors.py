@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -79,6 +80,11 @@ def fresh(embedder: Embedder, dimensions: int) -> State:
         version=embedder.version,
         generation=secrets.token_hex(4),
     )
+
+
+def state_of(db: sqlite3.Connection) -> State | None:
+    found = db.execute("SELECT value FROM meta WHERE key = 'vectors'").fetchone()
+    return None if found is None else State.unpacked(found[0])
 
 
 def _sizes(state: State) -> tuple[int, int, int]:
