@@ -142,7 +142,7 @@ def test_a_decomposed_file_name_is_no_obstacle(awkward: Path) -> None:
     assert read_file(awkward, "29").text == "Política de retenção\n\nChamadas: sete anos."
 
 
-CORPORA = [("bank", 1), ("policies", 12), ("contracts", 8), ("wiki", 4)]
+CORPORA = [("bank", 1), ("policies", 24), ("contracts", 16), ("wiki", 8)]
 """The short form reads every so-manieth file."""
 
 

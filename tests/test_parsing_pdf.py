@@ -166,7 +166,7 @@ def test_what_is_no_pdf_is_damaged(data: bytes) -> None:
 # ---- evidence in the real corpora
 
 
-@pytest.mark.parametrize("most", [260_000, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [120_000, pytest.param(1 << 30, marks=pytest.mark.slow)])
 def test_every_evidence_pattern_of_a_pdf_is_found_in_its_text(shared_data: Path, most: int) -> None:
     """The short form reads the files of up to `most` bytes."""
     import json

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,18 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         worker.close()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """One process for the tests that neither set limits nor count files."""
+    folder = tmp_path_factory.mktemp("parsers")
+    (folder / "misbehaving.py").write_text(textwrap.dedent(PARSERS), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(folder), *sys.path])
+        with Worker(target="misbehaving:read") as worker:
+            worker.read(file("well"), language=None)
+            yield worker
+
+
 def outcome(worker: Worker, name: str) -> str:
     """The reason of the failure, after which another file must be read."""
     with pytest.raises(ParseError) as caught:
@@ -176,8 +188,8 @@ def test_a_file_is_read_as_without_the_worker() -> None:
         assert worker.read(raw, language="en") == parse(raw, language="en")
 
 
-def test_every_field_comes_through(make: Make) -> None:
-    document = make().read(file("full"), language=None)
+def test_every_field_comes_through(lasting: Worker) -> None:
+    document = lasting.read(file("full"), language=None)
     expected = Document(
         id="s/a",
         source="s",
@@ -205,9 +217,9 @@ def test_every_field_comes_through(make: Make) -> None:
             assert getattr(value, field.name), f"{field.name} is new: send it too"
 
 
-def test_every_field_of_the_file_reaches_the_parser(make: Make) -> None:
+def test_every_field_of_the_file_reaches_the_parser(lasting: Worker) -> None:
     raw = file("echo", metadata={"a": "é"}, names={"b": "c"}, listed=True, unpack=True)
-    assert make().read(raw, language="fr").text == repr((raw, "fr"))
+    assert lasting.read(raw, language="fr").text == repr((raw, "fr"))
 
 
 def test_a_parser_that_loops_is_stopped(make: Make) -> None:
@@ -303,9 +315,9 @@ def test_an_error_comes_back_with_its_message_and_the_process_goes_on(make: Make
     assert worker.read(file("well"), language=None).text == "file 3"
 
 
-def test_unsupported_stays_unsupported(make: Make) -> None:
+def test_unsupported_stays_unsupported(lasting: Worker) -> None:
     with pytest.raises(Unsupported) as caught:
-        make().read(file("refuse"), language=None)
+        lasting.read(file("refuse"), language=None)
     assert str(caught.value) == "format not supported yet: 'é' \u4e2d"
 
 
@@ -319,8 +331,8 @@ def test_what_is_no_document_is_refused(make: Make, name: str) -> None:
     assert outcome(make(), name) == "the parser gave back what is no document"
 
 
-def test_the_child_cannot_say_who_a_document_is_or_who_may_see_it(make: Make) -> None:
-    document = make().read(file("usurp", metadata={"tenant": "you"}), language=None)
+def test_the_child_cannot_say_who_a_document_is_or_who_may_see_it(lasting: Worker) -> None:
+    document = lasting.read(file("usurp", metadata={"tenant": "you"}), language=None)
     assert (document.id, document.source, document.path) == ("s/a", "s", "a.md")
     assert document.metadata == {"status": "final"}
 
