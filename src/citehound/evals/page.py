@@ -53,7 +53,7 @@ def page(evaluation: Evaluation, recorded: Callable[[str], RunRecord], *, title:
     parts = {
         "policy": _POLICY,
         "style": (static / "page.css").read_text("utf-8"),
-        "chart": (static / "chart.min.js").read_text("utf-8").replace("</", "<\\/"),
+        "chart": (static / "chart" / "chart.min.js").read_text("utf-8").replace("</", "<\\/"),
         "script": (static / "page.js").read_text("utf-8"),
         "data": _script_json(data),
     }

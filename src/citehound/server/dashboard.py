@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 from ..access import OWNER, Principal
 from ..dashboard import Dashboard, Matching, Selection, citation_alert, dashboard, matching
@@ -24,6 +27,8 @@ log = logging.getLogger("citehound.server")
 
 SCRAPER = "metrics"
 """A token of this group may read /metrics beside the owners'."""
+CHART = Path(__file__).parents[1] / "evals" / "static" / "chart"
+"""Chart.js, which the reports of evaluations use too."""
 _LATEST = 32_503_680_000
 """The year 3000, in seconds since the epoch."""
 router = APIRouter(responses=ERRORS)
@@ -166,4 +171,5 @@ def add(app: FastAPI) -> None:
     app.state.metrics = metrics
     questions.on_end = Watch(questions, metrics).ended
     app.include_router(router)
+    app.router.routes.insert(0, Mount("/static/chart", StaticFiles(directory=CHART)))  # before the one of /static
     app.add_middleware(Counted, metrics=metrics)

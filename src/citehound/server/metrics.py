@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
@@ -26,6 +34,7 @@ class Metrics:
     """The counters of one application, in a registry of their own; `running` says how many questions run."""
 
     def __init__(self, *, running: Callable[[], int]) -> None:
+        disable_created_metrics()  # when a series began; nobody asks for that
         self._registry = made = CollectorRegistry()
         ProcessCollector(registry=made)
         by = ("mode", "model")
