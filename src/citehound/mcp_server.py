@@ -25,7 +25,6 @@ from .access import OWNER, Principal
 from .answers import Answer
 from .drafts import MAX_CITATIONS, MAX_CLAIMS, MAX_DRAFT, MAX_GAPS, MAX_QUOTE, MAX_TEXT
 from .errors import BudgetExceeded, ConfigError, EmbeddingFailed, SourceFailed, UsageError
-from .events import Emit, Event
 from .rendering import event_line
 from .security import redact, visible
 from .session import Session
@@ -69,6 +68,10 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
+Hear = Callable[[Mapping[str, Any]], None]
+"""Takes an event as `Event.to_dict()` gives it, from any thread."""
+
+
 class Asks(Protocol):
     """How `ask` gets its answer; cancelling it must end the run and record it as a partial."""
 
@@ -80,7 +83,7 @@ class Asks(Protocol):
         mode: str,
         max_steps: int | None,
         max_dollars: float | None,
-        emit: Emit,
+        hear: Hear,
     ) -> Answer: ...
 
 
@@ -303,7 +306,7 @@ class _Handlers:
             raise ToolError(f"max_dollars must be a number from 0, not {str(dollars)[:40]!r}")
         if dollars is not None and self._max_dollars is not None:
             dollars = min(dollars, self._max_dollars)
-        async with _progress(ctx) as emit:
+        async with _progress(ctx) as hear:
             work = asyncio.ensure_future(
                 self._ask(
                     question,
@@ -311,7 +314,7 @@ class _Handlers:
                     mode=mode,
                     max_steps=None if steps is None else min(steps, self._max_steps),
                     max_dollars=dollars,
-                    emit=emit,
+                    hear=hear,
                 )
             )
             try:
@@ -477,12 +480,12 @@ def _clean(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def _progress(ctx: ServerRequestContext[Any, Any]) -> AsyncGenerator[Emit]:
-    """Gives an `Emit` that reports each event as progress of the request, in order."""
+async def _progress(ctx: ServerRequestContext[Any, Any]) -> AsyncGenerator[Hear]:
+    """Reports each event that is news as progress of the request, in order."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
-    def emit(event: Event) -> None:
+    def hear(event: Mapping[str, Any]) -> None:
         line = event_line(event)
         if line is not None:
             loop.call_soon_threadsafe(lines.put_nowait, _one_line(redact(line)))
@@ -496,7 +499,7 @@ async def _progress(ctx: ServerRequestContext[Any, Any]) -> AsyncGenerator[Emit]
 
     sending = asyncio.ensure_future(send())
     try:
-        yield emit
+        yield hear
         loop.call_soon(lines.put_nowait, None)
         await sending
     finally:
@@ -762,9 +765,15 @@ def asks_of(assistant: Assistant) -> Asks:
         mode: str,
         max_steps: int | None,
         max_dollars: float | None,
-        emit: Emit,
+        hear: Hear,
     ) -> Answer:
-        return await assistant.ask(question, mode=mode, max_steps=max_steps, max_dollars=max_dollars, emit=emit)
+        return await assistant.ask(
+            question,
+            mode=mode,
+            max_steps=max_steps,
+            max_dollars=max_dollars,
+            emit=lambda event: hear(event.to_dict()),
+        )
 
     return ask
 
@@ -815,22 +824,25 @@ _NOT_JSON = types.JSONRPCError(
 class HttpApp:
     """The streamable HTTP endpoint as an ASGI app; whoever mounts it has checked Host and Origin, and says who asks.
 
-    Runs inside `async with app.running()`. A session belongs to the principal that opened it.
+    Serves within `async with app.running()`. A session belongs to the principal that opened it.
     """
 
     def __init__(self, server: Server[Any], principal_of: Callable[[Request], Principal]) -> None:
+        self._server = server
         self._principal_of = principal_of
-        self._manager = StreamableHTTPSessionManager(
-            server, max_request_body_size=MOST_REQUEST, max_sessions=MOST_SESSIONS
-        )
+        self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
+        self._manager = StreamableHTTPSessionManager(
+            self._server, max_request_body_size=MOST_REQUEST, max_sessions=MOST_SESSIONS
+        )
         async with self._manager.run():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = self._principal_of(Request(scope))
+        assert self._manager is not None, "the endpoint is not running"
         token = AccessToken(token="", client_id=principal.name, scopes=[], subject="owner" if principal.owner else "")
         scope = {**scope, "user": AuthenticatedUser(token), _PRINCIPAL: principal}
         await self._manager.handle_request(scope, receive, send)

@@ -6,10 +6,10 @@ Escapes nothing for a terminal or for HTML.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .answers import Cell, Citation, Claim, Gap, Row
-from .events import ClaimDrafted, Decided, Event, Hits, Read, Retry, ToolFailed
 
 _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
@@ -127,23 +127,23 @@ def _gap(gap: Gap) -> str:
     return f"- {what} (searched{where}{': ' + queries if queries else ''})"
 
 
-def event_line(event: Event) -> str | None:
-    """What happened, for progress shown in one line; None for an event that is no news to somebody who waits."""
+def event_line(event: Mapping[str, Any]) -> str | None:
+    """An event (`Event.to_dict()`) as a line for somebody who waits; None for one that is no news to him."""
     match event:
-        case Hits():
-            narrowed = f" [{', '.join(f'{k}={v}' for k, v in event.filters.items())}]" if event.filters else ""
-            count = len(event.returned)
-            said = f'searched {event.source}{narrowed} for "{event.query}": {count} hit{"" if count == 1 else "s"}'
-        case Read():
-            said = f"read {event.document}{f' §{event.section}' if event.section else ''}"
-        case ToolFailed():
-            said = f"{event.tool} failed: {event.error}"
-        case Retry():
-            said = f"asks the model again: {event.reason}"
-        case Decided():
-            said = f"decided on {event.what}: {event.verdict}"
-        case ClaimDrafted(number=1):
+        case {"type": "hits", "source": source, "query": query, "filters": filters, "returned": returned}:
+            narrowed = f" [{', '.join(f'{k}={v}' for k, v in filters.items())}]" if filters else ""
+            said = f'searched {source}{narrowed} for "{query}": {len(returned)} hit{"" if len(returned) == 1 else "s"}'
+        case {"type": "read", "document": document, "section": section}:
+            said = f"read {document}{f' §{section}' if section else ''}"
+        case {"type": "tool_failed", "tool": tool, "error": error}:
+            said = f"{tool} failed: {error}"
+        case {"type": "retry", "reason": reason}:
+            said = f"asks the model again: {reason}"
+        case {"type": "decision", "what": what, "verdict": verdict}:
+            said = f"decided on {what}: {verdict}"
+        case {"type": "claim", "number": 1}:
             said = "drafted an answer; its quotes are checked"
         case _:
             return None
-    return " ".join((said if event.agent == "main" else f"[{event.agent}] {said}").split())[:300]
+    agent = event.get("agent", "main")
+    return " ".join((said if agent == "main" else f"[{agent}] {said}").split())[:300]

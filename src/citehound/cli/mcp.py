@@ -15,18 +15,38 @@ import click
 from ..errors import UsageError
 from . import output
 from .commands import config_option, load, opened
+from .serve import serve
+
+PATH = "/mcp"
 
 
 @click.command()
+@click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, as 'citehound serve' does.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="H", help="With --http: where to listen.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    metavar="P",
+    help="With --http; 0 takes a free one.",
+)
 @click.option("--model", metavar="M", help="provider:model, or 'offline' for none.")
 @config_option
-def mcp(model: str | None, config_path: Path | None) -> None:
-    """Serve search, read and ask to an MCP client over stdio.
+@click.pass_context
+def mcp(context: click.Context, http: bool, host: str, port: int, model: str | None, config_path: Path | None) -> None:
+    """Serve search, read and ask to MCP clients.
 
-    The client starts this command itself; docs/mcp.md has what to put into
-    the settings of desktop clients. For HTTP, 'citehound serve' has the same
-    at /mcp.
+    Over stdio: the client starts this command itself; docs/mcp.md has what
+    to put into its settings. Over HTTP, from beyond this machine, a client
+    needs a token, as for everything else of the server.
     """
+    if http:
+        if model is not None:
+            raise UsageError("--model does not go with --http; name the model in the configuration")
+        output.err(f"MCP is at {PATH} of the address below")
+        context.invoke(serve, host=host, port=port, config_path=config_path)
+        return
     from ..assistant import Assistant
     from ..mcp_server import serve_stdio
     from ..tracing import configure

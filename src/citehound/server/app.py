@@ -28,6 +28,7 @@ from ..toolbox import ToolRefused
 from . import api, dashboard
 from .guard import Guard
 from .identity import Gatekeeper, Rate, Sessions
+from .mcp import McpEndpoint
 from .problems import NOT_FOUND, Problem, Refused, problem, problem_of
 from .questions import Questions
 from .tokens import FILE, Tokens
@@ -67,6 +68,7 @@ def create_app(
     A `host` beyond loopback makes it insist on a token. The corpus is opened when the application starts.
     """
     questions = Questions(config, model=model, small=small, emit=emit)
+    mcp = McpEndpoint(questions)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -74,7 +76,8 @@ def create_app(
         asyncio.get_running_loop().set_default_executor(pool)
         preparing = asyncio.ensure_future(questions.prepare())
         try:
-            yield
+            async with mcp.running():
+                yield
         finally:
             with suppress(asyncio.CancelledError):
                 await preparing
@@ -102,6 +105,7 @@ def create_app(
     _add_handlers(app)
     _add_health(app)
     app.include_router(api.router)
+    app.router.routes.append(mcp.route)
     # Routers of other rooms are included here, one line each: they take `Caller` for who asks.
     _add_pages(app)
     names = [*LOOPBACK] if host in (*LOOPBACK, "0.0.0.0", "::") else [host, *LOOPBACK]
