@@ -804,14 +804,14 @@ def check_egress(sources: Sequence[SourceConfig], *, quarantined: bool = False) 
     """
     if quarantined:
         return
-    out = next((s for s in sources if s.reaches_out), None)
-    private = next((s for s in sources if s.private and s is not out), None)
-    if out is not None and private is not None:
-        raise ConfigError(
-            f"source {out.name!r} reaches out while source {private.name!r} is private, and what was read there could "
-            f"leave with a search: set private = false there, give {out.name!r} a configuration of its own, or set "
-            "quarantine = true under [security]"
-        )
+    for out in sources:
+        private = next((s for s in sources if s.private and s is not out), None)
+        if out.reaches_out and private is not None:
+            raise ConfigError(
+                f"source {out.name!r} reaches out while source {private.name!r} is private, and what was read there "
+                f"could leave with a search: set private = false there, give {out.name!r} a configuration of its own, "
+                "or set quarantine = true under [security]"
+            )
 
 
 def _table(value: Any, schema: Mapping[str, _Kind], *, at: str, prefix: str) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from .access import Principal
 from .answers import Call, Reference
@@ -22,7 +23,7 @@ from .documents import DocumentInfo, DocumentList, Passage, SearchHit, SearchRes
 from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Evidence, Find, Ledger, Search
-from .security import redact, visible
+from .security import redact, visible, visible_json
 from .tracing import search_span, tool_span
 
 Effect = Literal["read", "egress", "write"]
@@ -30,6 +31,12 @@ Effect = Literal["read", "egress", "write"]
 MAX_CALLS = 8
 """Calls that one step may make; the rest are refused."""
 MAX_QUERY = 256
+MAX_TEXT = 4 * MAX_QUERY
+"""Characters of any other string in a call's arguments."""
+MAX_ENTRIES = 50
+"""Of one list or object in a call's arguments."""
+MAX_DEPTH = 3
+"""Lists and objects inside each other, the arguments themselves counted."""
 MAX_HITS = 12
 PER_DOCUMENT = 2
 RESULT_TOKENS = 3000
@@ -44,6 +51,8 @@ _RESERVED = frozenset({"query", "only_current", "k"})
 _HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "shown", "read", "start"})
 _SAID = frozenset({"title", "declared_id"})
 """Metadata that a result says anyway."""
+_LONGEST_NAME = 64
+"""Characters kept of a tool's name."""
 _REST = PAGE_CHARS // 6
 """A page takes in what is left of its text if that is no longer than this."""
 _LISTED = 5
@@ -81,6 +90,8 @@ class Tool:
     effect: Effect
     run: Callable[[Mapping[str, Any], int], Finding]
     source: str | None = None
+    target: Callable[[Mapping[str, Any]], str | None] | None = None
+    """Of a tool that reaches out with some calls only: the source that this call asks, None when it stays inside."""
 
 
 def tool_name(source: str) -> str:
@@ -88,14 +99,22 @@ def tool_name(source: str) -> str:
     return "search_" + re.sub(r"[^A-Za-z0-9_]", "_", source)
 
 
-def check_effects(tools: Sequence[Tool], sources: Sequence[SourceConfig]) -> None:
-    """Raises ConfigError for a tool that writes, and for one that reaches out beside a private source."""
+def check_effects(tools: Sequence[Tool], sources: Sequence[SourceConfig], *, quarantined: bool = False) -> None:
+    """Raises ConfigError for a tool that writes, for one that reaches out beside a private source (unless reading is
+    quarantined), for an effect that is none, and for two tools of one name.
+    """
+    names: set[str] = set()
     for tool in tools:
+        if tool.name in names:
+            raise ConfigError(f"two tools are called {tool.name!r}: rename one")
+        names.add(tool.name)
         if tool.effect == "write":
             raise ConfigError(f"tool {tool.name!r} writes: only tools that read may be registered; remove it")
+        if tool.effect not in get_args(Effect):
+            raise ConfigError(f"tool {tool.name!r} has the effect {tool.effect!r}: declare 'read' or 'egress'")
         private = next((s.name for s in sources if s.private and s.name != tool.source), None)
-        if tool.effect == "egress" and private is not None:  # `check_egress` says it of sources, at start-up
-            raise ConfigError(
+        if tool.effect == "egress" and private is not None and not quarantined:
+            raise ConfigError(  # `check_egress` says it of sources, at start-up
                 f"tool {tool.name!r} reaches out while source {private!r} is private: remove the tool, "
                 f"or set private = false for every source"
             )
@@ -296,7 +315,7 @@ def _search_tool(corpus: Corpus, source: SourceConfig, *, principal: Principal) 
         _known(arguments, parameters)
         query = _text(arguments, "query")
         filters = {
-            key: _text(arguments, name) for name, key in by_parameter.items() if arguments.get(name) not in (None, "")
+            key: _value(arguments, name) for name, key in by_parameter.items() if arguments.get(name) not in (None, "")
         }
         result = search_source(
             corpus,
@@ -413,6 +432,15 @@ def _read_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Pr
             passages=(passage,),
         )
 
+    def target(arguments: Mapping[str, Any]) -> str | None:
+        """Pages of the web are fetched when they are read, documents of the index are there."""
+        try:
+            document = corpus.resolve(str(arguments.get("document", "")), principal=principal)
+        except CitehoundError:
+            return None  # nothing of that name can be read, so nothing is fetched
+        source = _source_of(document, sources)
+        return source.name if source is not None and source.kind == "web" else None
+
     return Tool(
         name="read_document",
         description=(
@@ -422,6 +450,7 @@ def _read_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Pr
         parameters=_object(parameters, required=["document"]),
         effect="egress" if any(source.kind == "web" for source in sources) else "read",
         run=run,
+        target=target,
     )
 
 
@@ -630,6 +659,45 @@ def _text(arguments: Mapping[str, Any], name: str) -> str:
     return value.strip()
 
 
+def bounded(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call as they may be kept: visible, no longer, wider or deeper than allowed; and what was."""
+    over: list[str] = []
+
+    def cut(value: Any, name: str, depth: int) -> Any:
+        if isinstance(value, str):
+            text = visible(value)
+            if len(text) > MAX_TEXT:
+                over.append(f"{name} has {len(text)} characters, at most {MAX_TEXT}")
+            return text[:MAX_TEXT]
+        if isinstance(value, list | Mapping):
+            if depth > MAX_DEPTH:
+                over.append(f"{name} is nested deeper than {MAX_DEPTH}")
+                return None
+            if len(cast("Sequence[Any]", value)) > MAX_ENTRIES:
+                over.append(f"{name} has {len(cast('Sequence[Any]', value))} entries, at most {MAX_ENTRIES}")
+            if isinstance(value, list):
+                return [cut(item, name, depth + 1) for item in cast("list[Any]", value)[:MAX_ENTRIES]]
+            entries = list(cast("Mapping[Any, Any]", value).items())[:MAX_ENTRIES]
+            return {cut(str(k), "a name", 0)[:MAX_QUERY]: cut(v, visible(str(k))[:40], depth + 1) for k, v in entries}
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
+        if isinstance(value, int) and abs(value) > 2**53:
+            over.append(f"{name} is a number that large")
+            return 2**53
+        return value if value is None or isinstance(value, bool | int | float) else cut(str(value), name, depth)
+
+    kept = cast("dict[str, Any]", cut(arguments, "the call", 1))
+    return kept, f"{over[0]}: give the few words that matter" if over else None
+
+
+def _value(arguments: Mapping[str, Any], name: str) -> str:
+    """The value of a filter."""
+    text = _text(arguments, name)
+    if len(text) > MAX_QUERY:
+        raise ToolRefused(f"{name} has {len(text)} characters, at most {MAX_QUERY}: give a value as hits have it")
+    return text
+
+
 def _optional(arguments: Mapping[str, Any], name: str) -> str | None:
     return None if arguments.get(name) in (None, "") else _text(arguments, name)
 
@@ -667,7 +735,7 @@ def _filters(arguments: Mapping[str, Any], source: SourceConfig) -> dict[str, st
         if key not in source.filters:
             known = ", ".join(map(repr, source.filters)) or "none"
             raise ToolRefused(f"source {source.name!r} has no filter {key!r}; it has: {known}"[:300])
-        filters[str(key)] = str(value)  # pyright: ignore[reportUnknownArgumentType]
+        filters[str(key)] = _value({str(key): value}, str(key))  # pyright: ignore[reportUnknownArgumentType]
     return filters
 
 
@@ -708,12 +776,15 @@ class Toolbox:
         extra: Sequence[Tool] = (),
     ) -> None:
         self.tools: tuple[Tool, ...] = (*corpus_tools(corpus, principal=principal), *extra)
-        check_effects(self.tools, corpus.sources)
+        check_effects(self.tools, corpus.sources, quarantined=corpus.config.security.quarantine)
         self.no_progress = False
         """True once a call was made for the third time: the run should end with what it has."""
         self.fees = MAX_CALLS * corpus.fee
         """Dollars that the searches of one step may cost."""
         self._by_name = {tool.name: tool for tool in self.tools}
+        self._sources = tuple(corpus.sources)
+        self._private: set[str] = set()
+        """Private sources that something was shown of."""
         self._ledger = ledger
         self._emit = emit
         self._agent = agent
@@ -778,11 +849,12 @@ class Toolbox:
     async def _call(self, name: str, arguments: Mapping[str, Any], before: asyncio.Event | None) -> dict[str, Any]:
         step = self._step
         step.calls += 1
-        arguments = {k: v for k, v in arguments.items() if v is not None}
+        name = visible(name)[:_LONGEST_NAME]
+        arguments, fault = bounded({k: v for k, v in arguments.items() if v is not None})
         self._emit(ToolCalled(step=step.number, tool=name, arguments=arguments, agent=self._agent))
         tool = self._by_name.get(name)
         began = time.perf_counter()
-        got = await self._attempt(name, arguments, tool, step)
+        got = await self._attempt(name, arguments, tool, step, fault)
         if before is not None:
             await before.wait()
         seconds = round(time.perf_counter() - began, 6)
@@ -793,7 +865,7 @@ class Toolbox:
         return self._failed(step, name, arguments, tool, got, seconds=seconds)
 
     async def _attempt(
-        self, name: str, arguments: dict[str, Any], tool: Tool | None, step: _StepState
+        self, name: str, arguments: dict[str, Any], tool: Tool | None, step: _StepState, fault: str | None
     ) -> Finding | _Made | str:
         """What the call found, the call that it repeats, or what is wrong with it."""
         if step.closed is not None:
@@ -802,6 +874,10 @@ class Toolbox:
             return f"refused: at most {MAX_CALLS} calls in one step; ask again in the next"
         if tool is None:
             return f"no tool {name!r}: there are {', '.join(self._by_name)}"
+        if fault is not None:
+            return fault
+        if tool.effect == "egress" and (leak := await asyncio.to_thread(self._would_leak, tool, arguments)):
+            return leak
         made = self._made.get(key := _call_key(name, arguments))
         if made is None:
             made = self._made[key] = _Made(step=step.number)
@@ -819,6 +895,25 @@ class Toolbox:
         except Exception as problem:
             made.stands = False
             return f"{name} failed ({type(problem).__name__}: {problem}); try another call"
+
+    def _would_leak(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+        """Why a call must not reach out: something private was shown in this run. None when it may."""
+        target = tool.source if tool.target is None else tool.target(arguments)
+        if tool.target is not None and target is None:
+            return None
+        evidence = self._ledger.evidence()
+        shown = (*evidence.carried, *evidence.passages, *evidence.hits)
+        touched = self._private | {s.name for one in shown if (s := self._is_private(one.document)) is not None}
+        if others := sorted(touched - {target}):
+            return (
+                f"{tool.name} is withdrawn: this run has seen the private source {others[0]!r}, and a call that "
+                "reaches out could carry it along; answer from what was read"
+            )
+        return None
+
+    def _is_private(self, document: str) -> SourceConfig | None:
+        source = _source_of(document, self._sources)
+        return source if source is not None and source.private else None
 
     def _run(self, tool: Tool, arguments: dict[str, Any], step: _StepState) -> Finding:
         with tool_span(tool=tool.name, arguments=arguments, step=step.number, agent=self._agent) as traced:
@@ -910,6 +1005,9 @@ class Toolbox:
             for passage in finding.passages:
                 ledger.read(passage)
         self._read.extend(finding.passages)
+        for reference in finding.returned:
+            if (source := self._is_private(reference.document)) is not None:
+                self._private.add(source.name)
         for p in finding.passages:
             self._emit(Read(step=number, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
         self._record(step, name, arguments, source=finding.source, returned=finding.returned, seconds=seconds)
@@ -968,22 +1066,12 @@ class Toolbox:
         if step.notes:
             result = {**result, "notes": [*result.get("notes", []), *step.notes]}
             step.notes = []
-        return {key: _clean(value) for key, value in result.items()}
+        return visible_json(result)
 
 
 def _place(reference: Reference) -> str:
     """A reference as traces show it."""
     return reference.document if reference.section is None else f"{reference.document} §{reference.section}"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {str(k): _clean(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value
 
 
 def _call_key(name: str, arguments: Mapping[str, Any]) -> str:
