@@ -25,7 +25,7 @@ from ..errors import CitehoundError
 from ..events import Emit, nowhere
 from ..models import OpenedModel
 from ..toolbox import ToolRefused
-from . import api, dashboard
+from . import api, dashboard, report
 from .guard import Guard
 from .identity import Gatekeeper, Rate, Sessions
 from .mcp import McpEndpoint
@@ -105,6 +105,7 @@ def create_app(
     _add_handlers(app)
     _add_health(app)
     app.include_router(api.router)
+    app.include_router(report.router)
     app.router.routes.append(mcp.route)
     # Routers of other rooms are included here, one line each: they take `Caller` for who asks.
     _add_pages(app)
