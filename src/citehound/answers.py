@@ -167,6 +167,8 @@ class Answer:
     chat_id: str | None = None
     turn: int | None = None
     """Number of the question in its chat, from 1."""
+    quarantine: bool = False
+    """Texts were read by a model without tools, and the one that searched saw none of them."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `ask --json`; round floats are kept as they are."""

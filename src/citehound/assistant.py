@@ -194,6 +194,8 @@ class Assistant:
     ) -> Answer:
         question = _checked_question(question)
         _checked_mode(mode)
+        if self.config.security.quarantine and (mode == "research" or survey is not None):
+            raise UsageError("mode 'research' does not read in quarantine: use 'agent', which asks document by document")
         if max_hops is not None and max_hops < 1:
             raise UsageError(f"max_hops is {max_hops!r}: at least 1 retrieval is needed")
         budget = _budget(self.config, max_steps=max_steps, max_dollars=max_dollars, max_seconds=max_seconds)
@@ -227,6 +229,7 @@ class Assistant:
             judge=self._judge,
             emit=send,
             turn=turn,
+            quarantine=self.config.security.quarantine,
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
@@ -399,6 +402,7 @@ class Assistant:
     def _open_small(self, corpus: Corpus, opened: OpenedModel, mode: str, turn: Turn | None) -> OpenedModel:
         """The model for decisions; the answering one where none is named, or where none will be asked."""
         asked = mode not in _UNDECIDED or self.config.verify.support == "model" or turn is not None
+        asked = asked or self.config.security.quarantine
         if opened.name == OFFLINE or self._judge is not None or not asked:
             return opened
         if self._small_opened is None:
@@ -443,6 +447,7 @@ class _Run:
         judge: Judge | None,
         emit: Emit,
         turn: Turn | None = None,
+        quarantine: bool = False,
     ) -> None:
         self.id = new_run_id()
         self.question = question
@@ -457,6 +462,7 @@ class _Run:
         self._judge = judge
         self._send = emit
         self._turn = turn
+        self._quarantine = quarantine
         self._ledger = Ledger(carried=() if turn is None else turn.read)
 
     def emit(self, event: Event) -> None:
@@ -473,7 +479,7 @@ class _Run:
         survey: Survey | None = None,
     ) -> Answer:
         from .loop import Outcome
-        from .routing import STRATEGIES, Task
+        from .routing import Task, strategy
 
         self.emit(
             RunStarted(
@@ -498,7 +504,7 @@ class _Run:
         try:
             if self._turn is not None and await self._understood(self._turn, task):
                 return self._answer(Outcome())
-            done = await STRATEGIES[self._requested](task)
+            done = await strategy(self._requested, quarantine=config.security.quarantine)(task)
             self._mode, self._route, outcome = done.mode, done.route, done.outcome
             if config.verify.support == "model":
                 outcome = await self._supported(outcome, task)
@@ -513,7 +519,8 @@ class _Run:
         """Makes the question of a chat self-contained; True where something has to be asked back instead."""
         from .judge import ModelJudge
 
-        judge = await asyncio.to_thread(task.judge)
+        # A model that rewrites a question from earlier answers has seen texts: in quarantine, rules do it.
+        judge = await asyncio.to_thread(task.rules if task.config.security.quarantine else task.judge)
         rules = await asyncio.to_thread(task.rules)
         found = await turn.understand(judge=judge, rules=rules)
         by = judge.name if isinstance(judge, ModelJudge) else rules.name
@@ -631,6 +638,7 @@ class _Run:
             clarification=back,
             chat_id=None if turn is None else turn.chat_id,
             turn=None if turn is None else turn.number,
+            quarantine=self._quarantine,
         )
         if turn is not None:
             turn.evidence, turn.answer = evidence, answer

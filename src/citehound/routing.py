@@ -23,6 +23,7 @@ from .judge import Judge, ModelJudge, Route, RulesJudge, Signals
 from .loop import Conversation, Limits, Outcome, converse
 from .models import OFFLINE, OpenedModel
 from .prompts import direct_instructions, question_prompt
+from .quarantine import run_quarantined
 from .research import run_research
 from .security import Prompt
 from .single import Retrieved, retrieve, run_single
@@ -388,6 +389,49 @@ def _tell(task: Task, judge: Judge, what: str, verdict: str, why: str) -> None:
     task.emit(Decided(what=what, verdict=verdict, why=why, by=judge.name))
 
 
+# Quarantined reading
+
+
+async def quarantined(task: Task, *, mode: str = "agent", route: str = "asked for") -> Done:
+    """The tool loop (or one retrieval) with a planner that sees no text, and a reader that has no tools."""
+    outcome = await run_quarantined(
+        task.question,
+        corpus=task.corpus,
+        principal=task.principal,
+        planner=task.model,
+        reader=task.small,
+        meter=task.meter,
+        ledger=task.ledger,
+        emit=task.emit,
+        limits=Limits(turn_tokens=task.config.model.turn_tokens, draft_tokens=task.config.model.draft_tokens),
+        prefetch=task.prefetch,
+        searching=mode != "single",
+    )
+    return Done(outcome=outcome, mode=mode, route=f"{route}; read in quarantine")
+
+
+async def _quarantined_single(task: Task) -> Done:
+    return await quarantined(task, mode="single")
+
+
+async def _quarantined_direct(task: Task) -> Done:
+    """Without documents where that is certain: nothing but the question is in that prompt. Else in quarantine."""
+    signals = await asyncio.to_thread(task.signals)
+    if not signals.named:
+        judge = await asyncio.to_thread(task.judge)
+        skip = await judge.skip(task.question)
+        _tell(task, judge, "skip", "skip" if skip.sure else "retrieve", skip.why)
+        outcome = await _direct(task) if skip.sure else None
+        if outcome is not None:
+            return Done(outcome=outcome, mode="direct", route=f"asked for; {skip.why}")
+    return await quarantined(task, route="asked for direct, but documents may be needed")
+
+
+def strategy(mode: str, *, quarantine: bool = False) -> Strategy:
+    """What carries out a mode; with quarantined reading, that mode in quarantine, or the agent for those without."""
+    return (QUARANTINED if quarantine else STRATEGIES)[mode]
+
+
 STRATEGIES: Mapping[str, Strategy] = {
     "auto": auto,
     "direct": direct,
@@ -397,3 +441,11 @@ STRATEGIES: Mapping[str, Strategy] = {
     "research": research,
 }
 """Mode to what carries it out."""
+QUARANTINED: Mapping[str, Strategy] = {
+    "auto": quarantined,
+    "direct": _quarantined_direct,
+    "single": _quarantined_single,
+    "hops": quarantined,
+    "agent": quarantined,
+}
+"""The same with quarantined reading; `research` is refused before."""

@@ -27,6 +27,7 @@ from pydantic_ai.usage import RequestUsage
 from ...index import Lexicon
 from .draft import draft_of
 from .plan import next_calls
+from .quarantined import is_quarantined, reply
 from .state import Names, read_state
 
 MODEL_NAME = "offline"
@@ -82,6 +83,12 @@ class OfflineModel(Model):
         model_settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> ModelResponse:
+        if is_quarantined(parameters):
+            calls = reply(messages, parameters, lexicon=self._lexicon)
+            made: list[ModelResponsePart] = [
+                ToolCallPart(name, arguments, tool_call_id=f"offline_{n}") for n, (name, arguments) in enumerate(calls)
+            ]
+            return ModelResponse(parts=made, model_name=MODEL_NAME, usage=_usage(messages, made))
         choice: object = dict(model_settings or {}).get("tool_choice")
         tools = [] if choice == "none" else list(parameters.function_tools)
         state = read_state(messages, parameters.function_tools, lexicon=self._lexicon, names=self._names)
