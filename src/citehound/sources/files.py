@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import stat
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from ..access import glob_pattern
 from ..config import FILE_NAME, SourceConfig
 from ..documents import RESERVED, Metadata, RawDocument
 from ..errors import ConfigError
@@ -147,6 +147,23 @@ def one(file: Path) -> RawDocument | SkippedFile:
     return RawDocument(id=without_extension(file.name), source="", path=file.name, data=data)
 
 
+def bytes_of(source: SourceConfig, config_root: Path, path: str) -> bytes | None:
+    """What stands in the file of a source now; None where it cannot be read any more.
+
+    `path` is as `documents` gave it; a name that the disk has in another Unicode form is looked for.
+    """
+    try:
+        root = (source.path if source.path.is_absolute() else config_root / source.path).resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    if not (root / path).exists():
+        found = next((e for e in _walk(root) if isinstance(e, _Found) and e.path == path), None)
+        data = None if found is None else _read(found.on_disk, root)
+    else:
+        data = _read(root / path, root)
+    return data if isinstance(data, bytes) else None
+
+
 def _named(row: Metadata, names: Mapping[str, str]) -> Metadata:
     """The row under the configured names; empty cells say nothing."""
     values = {key: value for key, value in row.items() if value and key not in RESERVED}
@@ -252,39 +269,6 @@ def _unwanted(path: str, *, source: SourceConfig, manifest: _Manifest | None) ->
     if any(glob_pattern(pattern).fullmatch(path) for pattern in source.exclude):
         return "excluded by the configuration"
     return None
-
-
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """A glob over a whole relative path: `*` and `?` stay inside one folder, `**` crosses folders.
-
-    A pattern without a slash applies at any depth; one that ends in a slash means everything below.
-    """
-    pattern = unicodedata.normalize("NFC", pattern)
-    if pattern.endswith("/"):
-        pattern += "**"
-    if "/" not in pattern:
-        pattern = "**/" + pattern
-    pattern = pattern.removeprefix("/")
-    parts: list[str] = []
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[!?[^\]/]+\]|.", pattern, re.DOTALL):
-        match token:
-            case "**/":
-                parts.append("(?:.*/)?")
-            case "**":
-                parts.append(".*")
-            case "*":
-                parts.append("[^/]*")
-            case "?":
-                parts.append("[^/]")
-            case _ if len(token) > 1:
-                inside = token[1:-1].replace("\\", "\\\\")
-                parts.append("[" + ("^" + inside[1:] if inside.startswith("!") else inside) + "]")
-            case _:
-                parts.append(re.escape(token))
-    try:
-        return re.compile("".join(parts), re.DOTALL)
-    except re.error as error:
-        raise ConfigError(f"glob {pattern!r} is not valid; use *, ** and ? only") from error
 
 
 def _ids(source: str, paths: list[str], known: Mapping[str, str]) -> dict[str, str]:

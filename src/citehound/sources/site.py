@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit
 
+from ..access import glob_pattern
 from ..config import SourceConfig
 from ..documents import Document, RawDocument
 from ..egress import Egress, Fetched, Place, Policy, bracketed, check_place, place_of, split_port
 from ..errors import ConfigError, EgressRefused, ParseError, SourceFailed
 from . import SkippedFile, Unreachable
-from .files import glob_pattern, without_extension
+from .files import without_extension
 
 if TYPE_CHECKING:
     import protego
