@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import hashlib
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 from .access import OWNER, Principal
 from .chase import Way
@@ -70,6 +71,8 @@ FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
 PIPELINE = 2
 """Goes into every metadata hash: raise it when parsing or chunking changes what it makes of the same bytes."""
+LEFT_OUT = "skipped.json"
+"""In the state's folder: the files that the last `sync` skipped."""
 PAGE = 6000
 OUTLINE = 200
 _COMMIT_SECONDS = 5.0
@@ -331,6 +334,7 @@ class Corpus:
             if figures:
                 reports = [_with_figures(report, index) for report in reports]
             index.embed_missing(lambda done, total: emit(Progress(done=done, total=total, what="vectors")))
+        _keep_left_out(self._config.state, reports)
         return SyncReport(files=tuple(reports), seconds=time.monotonic() - started)
 
     def changes(self) -> tuple[Changes, ...]:
@@ -794,6 +798,60 @@ class Corpus:
         filters = {source.name: source.filters for source in self._config.sources}
         lexicon = _Lexicon(inner=self._reader().lexicon(principal=principal), filters=filters)
         return lexicon if self._live is None else self._live.lexicon(lexicon, principal=principal)
+
+    def original(self, document: str, *, principal: Principal) -> tuple[RawDocument, Document] | None:
+        """The file that a document was read from, and the document, while the file is what was read then; else None.
+
+        Only of a source of files, and not of a file inside another one. Raises UnknownDocument.
+        """
+        from .sources.files import bytes_of
+
+        whole = self.document(document, principal=principal)
+        source = self._config.source(whole.source)
+        if source is None or source.kind != "files":
+            return None
+        state = self._reader().files(whole.source).get(whole.path)
+        if state is None or state.document != whole.id:
+            return None
+        data = bytes_of(source, self._config.root, whole.path)
+        if data is None or hashlib.sha256(data).hexdigest() != state.content_hash:
+            return None
+        return RawDocument(id=whole.id, source=whole.source, path=whole.path, data=data), whole
+
+    def ingested(self, source: str, *, principal: Principal) -> tuple[FileReport, ...]:
+        """What became of each file of a source when it was last brought in, by path, as far as `principal` may see.
+
+        Files without a document are an owner's to see. Raises UnknownSource.
+        """
+        name = self._source(source)
+        assert name is not None
+        index = self._reader()
+        found: list[FileReport] = []
+        for path, state in index.files(name).items():
+            report = FileReport(source=name, path=path, status="indexed", document=state.document)
+            if state.error is not None:
+                if principal.owner:
+                    found.append(replace(report, status="failed", document=None, reason=state.error))
+            elif (document := index.document(state.document, principal=principal)) is not None:
+                passages = len(index.chunks(state.document, principal=principal))
+                found.append(_of_document(report, document, passages=passages))
+        if principal.owner:
+            found.extend(report for report in _left_out(self._config.state) if report.source == name)
+        return tuple(sorted(found, key=lambda report: report.path))
+
+    def failed(self, source: str) -> int:
+        """How many files of a source could not be read; for an owner to know. Raises UnknownSource."""
+        name = self._source(source)
+        assert name is not None
+        return sum(1 for state in self._reader().files(name).values() if state.error is not None)
+
+    @property
+    def synced(self) -> float | None:
+        """When `sync` last ended, in seconds since the epoch; None where it never did."""
+        try:
+            return (self._config.state / LEFT_OUT).stat().st_mtime
+        except OSError:
+            return None
 
     def view(self, *, principal: Principal) -> CorpusView:
         return CorpusView(corpus=self, principal=principal)
@@ -1323,6 +1381,24 @@ def _of_document(report: FileReport, document: Document, *, passages: int) -> Fi
         tables=document.stated.tables if document.stated is not None else 0,
         format=document.stated_format,
     )
+
+
+def _keep_left_out(state: Path, reports: Sequence[FileReport]) -> None:
+    """Writes down which files were skipped, and thereby when; a file that cannot be written is done without."""
+    rows = [[r.source, r.path, r.reason] for r in reports if r.status == "skipped"]
+    temporary = state / f"{LEFT_OUT}.tmp"
+    with contextlib.suppress(OSError):
+        temporary.write_text(json.dumps(rows), encoding="utf-8")
+        temporary.replace(state / LEFT_OUT)
+
+
+def _left_out(state: Path) -> tuple[FileReport, ...]:
+    """The files that the last `sync` skipped, with the reasons; none where that is not known."""
+    try:
+        rows = cast("list[list[str]]", json.loads((state / LEFT_OUT).read_text("utf-8")))
+        return tuple(FileReport(source=s, path=p, status="skipped", reason=why) for s, p, why in rows)
+    except (OSError, ValueError, TypeError):
+        return ()
 
 
 def _with_figures(report: FileReport, index: Index) -> FileReport:

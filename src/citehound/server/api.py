@@ -17,13 +17,17 @@ from ..access import Principal
 from ..answers import Answer, Mode
 from ..assistant import MAX_QUESTION
 from ..config import SourceConfig
-from ..documents import DocumentList, Passage, SearchResult
+from ..corpus import Corpus, FileReport
+from ..documents import DocumentInfo, Passage, SearchResult
+from ..drafts import MAX_CLAIMS, MAX_GAPS, Draft, DraftClaim, DraftGap, oversize
 from ..errors import UnknownSource
 from ..runs import MOST_REASON, Feedback, RunSummary
 from ..security import visible
+from ..session import CheckedAnswer, check_answer
 from ..toolbox import MAX_HITS, MAX_QUERY, read_page, search_source
-from .identity import Caller
-from .problems import Problem, Refused
+from .evidence import evidence_of_places, evidence_of_run, joined
+from .identity import COOKIE, SESSION_SECONDS, Caller, Gatekeeper
+from .problems import NOT_FOUND, Problem, Refused
 from .questions import Asked, Questions, Running
 
 PING_SECONDS = 15.0
@@ -82,6 +86,29 @@ class Search(_Body):
     k: int = Field(default=6, ge=1, le=MAX_HITS)
 
 
+class Place(_Body):
+    """What was read: a document, a section with all below it, or a span of its text."""
+
+    document: str = Field(min_length=1, max_length=1000)
+    section: str | None = Field(default=None, max_length=500)
+    start: int | None = Field(default=None, ge=0)
+    end: int | None = Field(default=None, ge=0)
+
+
+class Verify(_Body):
+    """An answer to check. What counts as read is what is named here, and what the run has read."""
+
+    claims: list[DraftClaim] = Field(default_factory=list[DraftClaim], max_length=MAX_CLAIMS)
+    missing: list[DraftGap] = Field(default_factory=list[DraftGap], max_length=MAX_GAPS)
+    question: str = Field(default="", max_length=MAX_QUESTION)
+    read: list[Place] = Field(default_factory=list[Place], max_length=200)
+    run_id: str | None = Field(default=None, pattern=_RUN_ID)
+
+
+class SignIn(_Body):
+    token: str = Field(min_length=1, max_length=200)
+
+
 class Opinion(_Body):
     good: bool
     reason: str = Field(default="", max_length=MOST_REASON)
@@ -124,6 +151,57 @@ class SourceInfo:
     documents: int
     filters: Mapping[str, tuple[str, ...]]
     """Each with its values, the most frequent first; at most 50."""
+    synced: float | None = None
+    """When files were last brought in, in seconds since the epoch; None where that is not known."""
+    failed: int = 0
+    """Files that could not be read; only an owner sees them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A document in the list of its source."""
+
+    document: str
+    source: str
+    title: str
+    current: bool
+    labels: tuple[str, ...]
+    status: str | None
+    version: str | None
+    metadata: Mapping[str, str]
+    total_chars: int
+    sections: int
+    pages: int
+    """0 where the format has none."""
+    format: str
+    warnings: tuple[str, ...]
+    """What is to be said of how it was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    documents: tuple[Listed, ...]
+    total: int
+    """How many there are, of which `documents` may be a page."""
+    hidden_superseded: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """What became of each file of a source."""
+
+    source: str
+    synced: float | None
+    files: tuple[FileReport, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedIn:
+    """Who asks, as the server sees it."""
+
+    name: str
+    groups: tuple[str, ...]
+    owner: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,44 +377,87 @@ async def give_feedback(run_id: RunId, body: Opinion, request: Request, caller: 
 
 @router.get("/sources", summary="What can be searched")
 async def list_sources(request: Request, caller: Caller) -> SourceList:
-    questions = questions_of(request)
+    corpus = questions_of(request).corpus
 
     def look() -> SourceList:
-        return SourceList(sources=tuple(_source(questions, s, principal=caller) for s in questions.corpus.sources))
+        return SourceList(sources=tuple(_source(corpus, s, principal=caller) for s in corpus.sources))
 
     return await asyncio.to_thread(look)
 
 
-def _source(questions: Questions, source: SourceConfig, *, principal: Principal) -> SourceInfo:
-    corpus = questions.corpus
+def _source(corpus: Corpus, source: SourceConfig, *, principal: Principal) -> SourceInfo:
+    shown = corpus.list_documents(source.name, principal=principal, only_current=False, limit=1)
     return SourceInfo(
         name=source.name,
         description=source.description,
         kind=source.kind,
         private=source.private,
         trust=source.trust,
-        documents=corpus.list_documents(source.name, principal=principal, only_current=False, limit=1).total,
+        documents=shown.total,
         filters={
             key: tuple(corpus.filter_values(source.name, key, principal=principal)[:50]) for key in source.filters
         },
+        synced=None if source.live else corpus.synced,
+        failed=corpus.failed(source.name) if principal.owner and not source.live else 0,
     )
+
+
+SourceName = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 @router.get("/sources/{name}/documents", summary="The documents of a source")
 async def list_documents(
-    name: Annotated[str, Path(max_length=200)],
+    name: SourceName,
     request: Request,
     caller: Caller,
     start: Annotated[int, Query(ge=0, le=10**9)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     all_versions: bool = False,
-) -> DocumentList:
+) -> Listing:
+    corpus = _with_source(request, name)
+
+    def look() -> Listing:
+        found = corpus.list_documents(name, principal=caller, only_current=not all_versions, start=start, limit=limit)
+        return Listing(
+            documents=tuple(_listed(corpus, info, principal=caller) for info in found.documents),
+            total=found.total,
+            hidden_superseded=found.hidden_superseded,
+        )
+
+    return await asyncio.to_thread(look)
+
+
+def _listed(corpus: Corpus, info: DocumentInfo, *, principal: Principal) -> Listed:
+    document = corpus.document(info.document, principal=principal)
+    return Listed(
+        document=info.document,
+        source=info.source,
+        title=info.title,
+        current=info.current,
+        labels=info.labels,
+        status=info.metadata.get("status"),
+        version=info.metadata.get("version"),
+        metadata=info.metadata,
+        total_chars=info.total_chars,
+        sections=len(document.sections),
+        pages=len(document.pages),
+        format=document.stated_format,
+        warnings=document.warnings,
+    )
+
+
+@router.get("/sources/{name}/report", summary="How the files of a source were read")
+async def ingest_report(name: SourceName, request: Request, caller: Caller) -> Ingested:
+    corpus = _with_source(request, name)
+    files = await asyncio.to_thread(corpus.ingested, name, principal=caller)
+    return Ingested(source=name, synced=corpus.synced, files=files)
+
+
+def _with_source(request: Request, name: str) -> Corpus:
     corpus = questions_of(request).corpus
     if corpus.config.source(name) is None:
         raise UnknownSource(f"no source is called {name!r}")
-    return await asyncio.to_thread(
-        corpus.list_documents, name, principal=caller, only_current=not all_versions, start=start, limit=limit
-    )
+    return corpus
 
 
 @router.get("/documents/{document:path}", summary="Read a page of a document")
@@ -367,6 +488,83 @@ async def search(body: Search, request: Request, caller: Caller) -> SearchResult
         only_current=not body.all_versions,
         k=body.k,
     )
+
+
+@router.get(
+    "/pages/{document:path}",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}},
+    summary="A page of a PDF as it looks",
+)
+async def page_picture(
+    document: Annotated[str, Path(max_length=1000)],
+    request: Request,
+    caller: Caller,
+    page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+) -> Response:
+    questions = questions_of(request)
+    found = await asyncio.to_thread(questions.corpus.original, document, principal=caller)
+    if found is None or not found[1].pages:
+        raise Refused(404, NOT_FOUND)
+    picture = await questions.pages.picture(found[0], page)
+    return Response(picture, media_type="image/png", headers={"Cache-Control": "private, max-age=300"})
+
+
+@router.post("/verify", summary="Check an answer against what was read")
+async def verify(body: Verify, request: Request, caller: Caller) -> CheckedAnswer:
+    questions = questions_of(request)
+    draft = Draft(claims=tuple(body.claims), missing=tuple(body.missing))
+    if too_big := oversize(draft):
+        raise Refused(422, "; ".join(too_big))
+    corpus = questions.corpus
+    record = None
+    if body.run_id is not None:
+        if questions.running(body.run_id, principal=caller) is not None:
+            raise Refused(409, "the run is not over yet; wait for its answer")
+        record = await questions.record(body.run_id, principal=caller)
+
+    def look() -> CheckedAnswer:
+        view = corpus.view(principal=caller)
+        places = [(p.document, p.section, p.start, p.end) for p in body.read]
+        evidence = joined(
+            evidence_of_places(corpus, places, principal=caller), evidence_of_run(record, corpus, principal=caller)
+        )
+        return check_answer(draft, evidence, view, question=body.question)
+
+    return await asyncio.to_thread(look)
+
+
+# sessions of the page ----------------------------------------------------------------------------------------------
+
+
+@router.get("/session", summary="Who am I?")
+async def who(caller: Caller) -> SignedIn:
+    return SignedIn(name=caller.name, groups=tuple(sorted(caller.groups)), owner=caller.owner)
+
+
+@router.post("/session", summary="Begin a session of the page with a token")
+async def sign_in(body: SignIn, request: Request, response: Response) -> SignedIn:
+    gatekeeper: Gatekeeper = request.app.state.gatekeeper
+    token = gatekeeper.sign_in(body.token, client=request.client.host if request.client else "")
+    response.set_cookie(
+        COOKIE,
+        gatekeeper.sessions.begin(token),
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=bool(request.state.secure),
+        path="/",
+    )
+    return SignedIn(name=token.name, groups=tuple(sorted(token.groups)), owner=token.owner)
+
+
+@router.delete("/session", status_code=204, summary="End the session")
+async def sign_out(request: Request, response: Response) -> None:
+    gatekeeper: Gatekeeper = request.app.state.gatekeeper
+    session = request.cookies.get(COOKIE)
+    if session is not None:
+        gatekeeper.sessions.end(session)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=bool(request.state.secure))
 
 
 # streams -----------------------------------------------------------------------------------------------------------

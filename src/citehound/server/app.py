@@ -44,6 +44,8 @@ PAGES = {"/": "index.html", "/dashboard": "dashboard.html", "/sources": "sources
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PORT = 8765
 _THREADS = 32
+_TRIES = 30
+"""Attempts to sign in that one address has in a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,7 @@ def create_app(
         tokens=app.state.tokens,
         sessions=Sessions(),
         rate=Rate(config.server.requests_per_minute),
+        tries=Rate(_TRIES),
         insists=host not in LOOPBACK,
     )
     _add_handlers(app)

@@ -28,6 +28,8 @@ _MOST_RATES = 10_000
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 NEEDS_TOKEN = "this server wants a token: send it as 'Authorization: Bearer …'; 'citehound tokens add' makes one"
 
+_UNKNOWN = "this token is not known here; 'citehound tokens list' names those that are"
+
 
 class Sessions:
     """Sessions of the page, in memory: a restart ends them, and so does taking the token away."""
@@ -88,6 +90,7 @@ class Gatekeeper:
     tokens: Tokens
     sessions: Sessions
     rate: Rate
+    tries: Rate
     insists: bool
     """True when the server is reached from beyond this machine: a token is needed even where there is none yet."""
 
@@ -102,7 +105,7 @@ class Gatekeeper:
             # OpenAI clients always send a key; where no token is needed, any will do.
             if self._open(request):
                 return OWNER
-            raise Refused(401, "this token is not known here; 'citehound tokens list' names those that are")
+            raise Refused(401, _UNKNOWN)
         proxied = self._proxied(request)
         if proxied is not None:
             return proxied
@@ -115,6 +118,14 @@ class Gatekeeper:
         if self._open(request):
             return OWNER
         raise Refused(401, NEEDS_TOKEN)
+
+    def sign_in(self, given: str, *, client: str) -> Token:
+        """The token that this is. Raises Refused: 401 for none, 429 for a client that tries too often."""
+        self.tries.take(client, what="attempts to sign in")
+        token = self.tokens.find(given.strip())
+        if token is None:
+            raise Refused(401, _UNKNOWN)
+        return token
 
     def _open(self, request: Request) -> bool:
         return not self.insists and self.settings.user_header is None and not self.tokens.any()

@@ -94,5 +94,7 @@ def problem(
 
 
 def problem_of(error: CitehoundError) -> JSONResponse:
-    """The answer for an error of the lower floors."""
+    """The answer for an error of the lower floors; what is missing is not told from what is forbidden."""
+    if isinstance(error, UnknownDocument | UnknownSource | UnknownRun):
+        return problem(404, NOT_FOUND)
     return problem(status_of(error), str(error), retry_after=error.retry_after if isinstance(error, Refused) else None)

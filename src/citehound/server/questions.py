@@ -6,6 +6,7 @@ Owns the corpus that they share, the chats, and the order in which the server be
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -17,9 +18,12 @@ from ..answers import Answer
 from ..assistant import Assistant
 from ..config import Config
 from ..corpus import Corpus
-from ..errors import CitehoundError, UnknownRun, UnknownSource, UsageError
+from ..documents import RawDocument
+from ..errors import CitehoundError, ParseError, UnknownRun, UnknownSource, UsageError
 from ..events import Answered, Emit, Event, RunStarted, nowhere
 from ..models import OFFLINE, OpenedModel
+from ..parsing.pages import PAGE
+from ..parsing.worker import Limits, Worker
 from ..runs import RunRecord, RunStore
 from .identity import Rate
 from .problems import Refused
@@ -33,6 +37,10 @@ log = logging.getLogger("citehound.server")
 
 NEW_CHAT = "new"
 """Given as the id of a chat, it begins one."""
+_MOST_WAITING = 20
+"""Pages that may wait to be drawn."""
+_MOST_PAGES = 20
+"""Pages that are kept."""
 OWN_MODEL = "citehound"
 """The configured model, by the name that `/v1/models` lists."""
 
@@ -137,6 +145,43 @@ class Running:
         self._wake()
 
 
+class Pages:
+    """Pages of PDFs as pictures, one at a time, in a process of its own; the latest are kept."""
+
+    def __init__(self) -> None:
+        limits = Limits(seconds=20, memory=768 << 20, attachments=50_000_000)
+        self._worker = Worker(limits=limits, target="citehound.parsing.pages:render")
+        self._one = asyncio.Semaphore(1)
+        self._waiting = 0
+        self._kept: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
+
+    async def picture(self, raw: RawDocument, page: int) -> bytes:
+        """The page as a PNG. Raises Refused: 404 where there is none, 503 where too many wait already."""
+        key = (raw.id, hashlib.sha256(raw.data).hexdigest(), page)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if self._waiting >= _MOST_WAITING:
+            raise Refused(503, "many pages are being drawn; try again in a moment", retry_after=2)
+        self._waiting += 1
+        try:
+            async with self._one:
+                asked = replace(raw, metadata={PAGE: str(page)})
+                drawn = await asyncio.to_thread(self._worker.read, asked, language=None)
+        except ParseError as error:
+            raise Refused(404, f"the page cannot be shown: {error}") from error
+        finally:
+            self._waiting -= 1
+        picture = drawn.attachments[0].data
+        self._kept[key] = picture
+        while len(self._kept) > _MOST_PAGES:
+            self._kept.popitem(last=False)
+        return picture
+
+    def close(self) -> None:
+        self._worker.close()
+
+
 @dataclass(kw_only=True)
 class _Talk:
     """A chat, and what it was opened with."""
@@ -173,6 +218,7 @@ class Questions:
         self._active: set[Running] = set()
         self._chats: OrderedDict[str, _Talk] = OrderedDict()
         self._rate = Rate(config.server.questions_per_minute)
+        self.pages = Pages()
         self._closing = False
         self.on_end: Callable[[Running], None] = lambda running: None
         """Hears of each question when it is over."""
@@ -203,9 +249,14 @@ class Questions:
             self.problem = CitehoundError("the corpus cannot be opened; 'citehound doctor' says why")
 
     def _open(self) -> Corpus:
+        def emit(event: Event) -> None:
+            if self._closing:  # what is in the index by now is kept, and the next start goes on from there
+                raise Refused(503, "the server was stopped while its index was being built")
+            self._emit(event)
+
         with Corpus.open(self.config, write=True) as probe:
             if probe.is_empty():
-                probe.sync(emit=self._emit)
+                probe.sync(emit=emit)
         return Corpus.open(self.config)
 
     async def close(self) -> None:
@@ -216,6 +267,7 @@ class Questions:
             running.cancel()
         for running in active:
             await running.ended()
+        await asyncio.to_thread(self.pages.close)
         corpus, self._corpus = self._corpus, None
         if corpus is not None:
             await asyncio.to_thread(corpus.close)
