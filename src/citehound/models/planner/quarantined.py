@@ -57,11 +57,11 @@ _TIMES = frozenset(("second", "minute", "hour", "day", "business day", "week", "
 
 def is_quarantined(parameters: ModelRequestParameters) -> bool:
     """True for a request of quarantined reading, to either half."""
-    return any(
-        tool.name == READING
-        or "comparisons" in cast("dict[str, Any]", tool.parameters_json_schema.get("properties", {}))
-        for tool in parameters.output_tools
-    )
+    return any(t.name == READING or "comparisons" in _properties(t) for t in parameters.output_tools)
+
+
+def _properties(tool: ToolDefinition) -> Mapping[str, dict[str, Any]]:
+    return cast("dict[str, dict[str, Any]]", tool.parameters_json_schema.get("properties", {}))
 
 
 def reply(
