@@ -9,13 +9,11 @@ own words) make these, so that a type checker finds a way around. `visible` foll
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from html.parser import HTMLParser
 from typing import Any, NewType, cast
 from urllib.parse import quote, quote_plus
 
@@ -24,7 +22,7 @@ Prompt = NewType("Prompt", str)
 Shown = NewType("Shown", str)
 """May be printed on a terminal."""
 Page = NewType("Page", str)
-"""May stand in HTML."""
+"""May be text of an element of a page, or its data."""
 Log = NewType("Log", str)
 """May be written to a log, a trace or a record."""
 
@@ -160,20 +158,13 @@ def for_terminal_json(value: Any, *, indent: int | None = 2) -> Shown:
 
 
 def for_page(text: str) -> Page:
-    """`text` as it may stand in HTML, between tags or in quotes: nothing in it is markup."""
-    return Page(html.escape(redact(visible(text)), quote=True))
+    """`text` as an element of a page may hold it, set as text and never as markup: visible, without live secrets."""
+    return Page(redact(visible(text)))
 
 
-def for_page_markup(markup: str) -> Page:
-    """HTML made from text of others as it may stand in a page: a short list of tags without any attribute, closed.
-
-    Everything else becomes text, or is dropped where it is no text (scripts, styles, comments). So there is no image,
-    no link, no frame and no handler, whatever a parser makes of the rest.
-    """
-    allowed = _Allowed()
-    allowed.feed(redact(visible(markup)))
-    allowed.close()
-    return Page(allowed.done())
+def for_page_json(value: Any) -> Page:
+    """`value` as JSON that cannot end the script element it stands in."""
+    return Page(redact(json.dumps(_visible(value), ensure_ascii=False)).replace("<", "\\u003c"))
 
 
 def for_log(text: str) -> Log:
@@ -247,58 +238,6 @@ def _unused(text: str, draw: Draw) -> str:
         if mark not in text:
             return mark
     raise ValueError("every mark that was drawn stands in the text: the source of marks is not random")
-
-
-# HTML --------------------------------------------------------------------------------------------------------------
-
-_TAGS = frozenset(
-    re.findall(
-        r"\w+",
-        "p br hr h1 h2 h3 h4 h5 h6 ul ol li dl dt dd blockquote pre code em strong b i s sub sup mark "
-        "table thead tbody tr th td section article",
-    )
-)
-_VOID = frozenset({"br", "hr"})
-_NO_TEXT = frozenset({"script", "style", "template"})
-_DEEPEST = 60
-
-
-class _Allowed(HTMLParser):
-    """Writes allowed tags anew, without attributes; the rest as escaped text."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self._parts: list[str] = []
-        self._open: list[str] = []
-        self._muted: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _NO_TEXT:
-            self._muted.append(tag)
-        elif tag in _TAGS and not self._muted and (tag in _VOID or len(self._open) < _DEEPEST):
-            self._parts.append(f"<{tag}>")
-            if tag not in _VOID:
-                self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _VOID:
-            self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._muted:
-            if tag == self._muted[-1]:
-                self._muted.pop()
-        elif tag in self._open:
-            while (last := self._open.pop()) != tag:
-                self._parts.append(f"</{last}>")
-            self._parts.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        if not self._muted:
-            self._parts.append(html.escape(data, quote=True))
-
-    def done(self) -> str:
-        return "".join([*self._parts, *(f"</{tag}>" for tag in reversed(self._open))])
 
 
 # Secrets ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Data goes into the page as JSON and onto it through `textContent`: nothing that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
@@ -17,7 +16,7 @@ from ..answers import Answer, Call
 from ..config import Config
 from ..errors import UsageError
 from ..runs import RunRecord, RunStore
-from ..security import redact, visible
+from ..security import for_page_json
 from .cases import Case
 from .metrics import METRICS, Observation, stretches, was_met
 from .report import comparison_lines
@@ -55,17 +54,11 @@ def page(evaluation: Evaluation, recorded: Callable[[str], RunRecord], *, title:
         "style": (static / "page.css").read_text("utf-8"),
         "chart": (static / "chart" / "chart.min.js").read_text("utf-8").replace("</", "<\\/"),
         "script": (static / "page.js").read_text("utf-8"),
-        "data": _script_json(data),
+        "data": for_page_json(data),
     }
     for name, part in parts.items():
         text = text.replace("{{" + name + "}}", part, 1)
     return text
-
-
-def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = redact(visible(json.dumps(value, ensure_ascii=False)))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _evaluation(evaluation: Evaluation) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from ..answers import Answer, Call, Cell, Citation, Claim, Gap, Row
 from ..rendering import survey_counts
 from ..runs import RunRecord
-from ..security import redact, visible
+from ..security import for_page
 from .api import ERRORS, RunId, questions_of
 from .identity import Caller
 from .problems import Problem, Refused
@@ -126,7 +126,7 @@ def report(record: RunRecord) -> str:
 
 def _add(parent: Element, tag: str, text: str, kind: str | None = None) -> Element:
     made = SubElement(parent, tag, {} if kind is None else {"class": kind})
-    made.text = redact(visible(text))
+    made.text = for_page(text)
     return made
 
 
