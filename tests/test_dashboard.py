@@ -445,9 +445,12 @@ def test_a_day_begins_where_the_person_is(book: Book) -> None:
 
 
 def test_a_long_time_is_told_in_few_steps(book: Book) -> None:
-    for years in (1, 5, 30):
+    for years, bucket in ((1, "week"), (5, "month"), (30, "year"), (50, "year")):
         got = book.numbers(Selection(since=NOW - years * 365 * DAY))
-        assert 30 <= len(got.trend) <= 400
+        assert got.bucket == bucket
+        assert 30 <= len(got.trend) <= 240
+        assert len({p.label for p in got.trend}) == len(got.trend)
+        assert got.trend[0].start <= NOW - years * 365 * DAY < got.trend[0].until
 
 
 def test_which_stop_reasons_are_caps(book: Book) -> None:

@@ -29,12 +29,11 @@ MOST_NEVER_READ = 200
 """Documents that were never read, by name; the rest is only counted."""
 _MOST_TOPICS = 500
 """Topics of gaps, most frequent first, among which those that are nearly alike are put together."""
-_MOST_BUCKETS = 400
 _MOST_MODELS = 50
 _INSTANT = 0.001
 """Seconds by which the last run is before the end of the trend."""
 
-Bucket = Literal["hour", "day", "week", "month"]
+Bucket = Literal["hour", "day", "week", "month", "year"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -495,12 +494,22 @@ def _known_sources(db: sqlite3.Connection, principal: Principal) -> tuple[str, .
 # Over time ----------------------------------------------------------------------------------------------------------
 
 
+_FINEST: tuple[tuple[Bucket, float], ...] = (
+    ("hour", 2.1),
+    ("day", 92),
+    ("week", 730),
+    ("month", 7305),
+    ("year", math.inf),
+)
+"""How many days are told in steps of what."""
+
+
 def _starts(begin: float | None, end: float, zone: tzinfo) -> tuple[list[float], Bucket]:
     """Where each step of the trend begins, from the one that holds `begin`; as fine as stays readable."""
     if begin is None or begin >= end:
         return [], "day"
     days = (end - begin) / 86400
-    bucket: Bucket = "hour" if days <= 2.1 else "day" if days <= 92 else "week" if days <= 730 else "month"
+    bucket = next(name for name, most in _FINEST if days <= most)
     starts: list[float] = []
     if bucket == "hour":
         moment = datetime.fromtimestamp(begin, zone).replace(minute=0, second=0, microsecond=0).timestamp()
@@ -511,12 +520,12 @@ def _starts(begin: float | None, end: float, zone: tzinfo) -> tuple[list[float],
     day = datetime.fromtimestamp(begin, zone).date()
     if bucket == "week":
         day -= timedelta(days=day.weekday())
-    elif bucket == "month":
-        day = day.replace(day=1)
-    while (moment := _midnight(day, zone)) < end and len(starts) < _MOST_BUCKETS:
+    elif bucket != "day":
+        day = day.replace(day=1, month=1 if bucket == "year" else day.month)
+    while (moment := _midnight(day, zone)) < end:
         starts.append(moment)
-        if bucket == "month":
-            day = (day + timedelta(days=32)).replace(day=1)
+        if bucket in ("month", "year"):
+            day = (day + timedelta(days=32 if bucket == "month" else 366)).replace(day=1)
         else:
             day += timedelta(days=7 if bucket == "week" else 1)
     return starts, bucket
