@@ -509,7 +509,8 @@ def _starts(begin: float | None, end: float, zone: tzinfo) -> tuple[list[float],
     if begin is None or begin >= end:
         return [], "day"
     days = (end - begin) / 86400
-    bucket = next(name for name, most in _FINEST if days <= most)
+    fit: list[Bucket] = [name for name, most in _FINEST if days <= most]
+    bucket = fit[0]
     starts: list[float] = []
     if bucket == "hour":
         moment = datetime.fromtimestamp(begin, zone).replace(minute=0, second=0, microsecond=0).timestamp()
