@@ -6,7 +6,7 @@ import ctypes
 import importlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -45,6 +45,8 @@ _PAGE_NUMBER = re.compile(
     re.I,
 )
 _CODE = re.compile(r"[A-Z0-9]+(?:[-./:_][A-Z0-9]+)*|[0-9a-f]{6,}")
+_ODD = re.compile("[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd\ue000-\uefff\uf100-\uf8fe]")
+"""Characters that no text has: controls and private ones, those of symbol fonts aside."""
 _HYPHENS = "-\u2010\ufffe\x02\u00ad"
 
 _COMMON_WORDS = """
@@ -270,24 +272,23 @@ def garbled(text: str, *, strict: bool = False) -> bool:
     `strict` asks for more proof, as for a single page, which may be all names and numbers.
     """
     sample = text[:200_000]
-    shown = [c for c in sample if not c.isspace()]
+    tokens = sample.split()
+    shown = "".join(tokens)
     if len(shown) < 20:
         return False
-    odd = sum(1 for c in shown if _is_odd(c))
+    odd = len(_ODD.findall(shown))
     if odd > 0.15 * len(shown):
         return True
-    tokens = re.findall(r"\S+", sample)
+    words = [w for w in (t.strip("\"'“”‘’„«»()[]{}.,;:!?…*-–—/") for t in tokens) if w]
+    common = sum(n for w, n in Counter(words).items() if w.lower() in _COMMON) / max(1, len(words))
+    if len(words) >= 30 and common >= 0.04 + 0.02 * strict:
+        return False
     letters = [c for c in shown if c.isalpha()]
     latin = sum(1 for c in letters if c < "\u0250")
     if letters and latin < 0.5 * len(letters):
         return False
-    words = [t.strip("\"'“”‘’„«»()[]{}.,;:!?…*-–—/") for t in tokens]
-    words = [w for w in words if w]
     if len(words) < 30:
         return odd > 0.05 * len(shown)
-    common = sum(1 for w in words if w.lower() in _COMMON) / len(words)
-    if common >= 0.04 + 0.02 * strict:
-        return False
     if odd <= 0.01 * len(shown) and sum(1 for w in words if _CODE.fullmatch(w)) >= 0.6 * len(words):
         return _is_shifted(words[:400])  # part numbers and bank codes are no language either, but are what they seem
     lower = [c for c in letters if c.islower()]
@@ -313,16 +314,6 @@ def _is_shifted(words: Sequence[str]) -> bool:
         if sum(word in _COMMON for word in moved if len(word) > 1) >= 0.08 * len(words):
             return True
     return False
-
-
-def _is_odd(c: str) -> bool:
-    code = ord(c)
-    return (
-        code < 0x20
-        or 0x7F <= code < 0xA0
-        or code == 0xFFFD
-        or (0xE000 <= code < 0xF8FF and not 0xF000 <= code < 0xF100)
-    )
 
 
 # ---- one page: from glyphs to pieces of lines
@@ -407,40 +398,45 @@ def _turn(
 
 def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int) -> _Painted:
     """What is painted beside text; images are counted."""
-    raw = _pdfium()
+    raw, calls = _pdfium(), _calls()
     found = _Painted()
     area = max(1.0, result.width * result.height)
-    a, b, c, d = ctypes.c_float(), ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
-    red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    bounds_of = (ctypes.c_float * 4)()
+    colour_of = (ctypes.c_uint * 4)()
+    drawn = (ctypes.c_int * 2)()
+    bounds_at, colour_at, drawn_at = (ctypes.addressof(buffer) for buffer in (bounds_of, colour_of, drawn))
+    page_at = _address(page)
+    text, path = raw.FPDF_PAGEOBJ_TEXT, raw.FPDF_PAGEOBJ_PATH
+    pictures = (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
     for number in range(min(20_000, raw.FPDFPage_CountObjects(page))):
-        item = raw.FPDFPage_GetObject(page, number)
-        kind = raw.FPDFPageObj_GetType(item)
-        if kind == raw.FPDF_PAGEOBJ_TEXT:
-            found.order[ctypes.addressof(item.contents)] = number
+        item = calls.page_object(page_at, number)
+        kind = calls.kind(item)
+        if kind == text:
+            found.order[item] = number
             continue
-        if not raw.FPDFPageObj_GetBounds(item, a, b, c, d):
+        if not calls.bounds(item, bounds_at, bounds_at + 4, bounds_at + 8, bounds_at + 12):
             continue
-        bounds = _turn(a.value, b.value, c.value, d.value, box=box, rotation=rotation)
+        x0, y0, x1, y1 = bounds_of
+        bounds = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
         w, h = bounds[2] - bounds[0], bounds[3] - bounds[1]
-        if kind in (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM):
+        if kind in pictures:
             result.images += 1
             found.scan = found.scan or w * h > 0.5 * area
             found.grounds.append(bounds)
-        elif kind == raw.FPDF_PAGEOBJ_PATH:
-            if not raw.FPDFPath_GetDrawMode(item, fill, stroke):
+        elif kind == path:
+            if not calls.draw_mode(item, drawn_at, drawn_at + 4):
                 continue
-            if h <= 2 and w >= 4 and (fill.value or stroke.value):
+            fill, stroke = drawn
+            if h <= 2 and w >= 4 and (fill or stroke):
                 found.strokes.append(bounds)
-            elif fill.value and w > 3 and h > 3 and raw.FPDFPageObj_GetFillColor(item, red, green, blue, alpha):
-                colour = (red.value, green.value, blue.value)
-                if min(colour) < 225 and alpha.value > 20:
+            elif (
+                fill and w > 3 and h > 3 and calls.colour(item, colour_at, colour_at + 4, colour_at + 8, colour_at + 12)
+            ):
+                red, green, blue, alpha = colour_of
+                colour = (red, green, blue)
+                if min(colour) < 225 and alpha > 20:
                     found.grounds.append(bounds)
-                if (
-                    alpha.value >= 250
-                    and raw.FPDFPath_CountSegments(item) <= 6
-                    and not raw.FPDFPageObj_HasTransparency(item)
-                ):
+                if alpha >= 250 and calls.segments(item) <= 6 and not calls.transparent(item):
                     found.covers.append((number, bounds, colour))
     if len(found.covers) > _MOST_SHAPES:
         found.covers.clear()
@@ -495,61 +491,227 @@ def _struck(places: Sequence[tuple[int, _Box]], painted: _Painted) -> set[int]:
     return found
 
 
-def _style(text: Any, item: Any, index: int) -> _Style:
-    raw = _pdfium()
-    matrix = raw.FS_MATRIX()
-    scale, angle = 1.0, 0
-    if raw.FPDFText_GetMatrix(text, index, matrix):
-        across, up = abs(complex(matrix.a, matrix.b)), abs(complex(matrix.c, matrix.d))
-        scale = up or across or 1.0
-        if across:
-            cos, sin = matrix.a / across, matrix.b / across
-            if abs(sin) < 0.13:
-                angle = 0 if cos > 0 else 180
-            elif abs(cos) < 0.13:
-                angle = 90 if sin > 0 else 270
-            else:
-                angle = -1
-    size = float(raw.FPDFText_GetFontSize(text, index)) * scale
-    red, green, blue, alpha = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-    pale = False
-    colour = (0, 0, 0)
-    if raw.FPDFText_GetFillColor(text, index, red, green, blue, alpha):
-        colour = (red.value, green.value, blue.value)
-        pale = min(red.value, green.value, blue.value) >= 245 or alpha.value < 13
-    mode = raw.FPDFTextObj_GetTextRenderMode(item) if item else 0
-    flags = ctypes.c_int()
-    buffer = ctypes.create_string_buffer(256)
-    length = raw.FPDFText_GetFontInfo(text, index, buffer, 256, flags)
-    name = buffer.raw[: max(0, min(length - 1, 255))].decode("utf-8", "replace").lower()
-    weight = raw.FPDFText_GetFontWeight(text, index)
-    bold = (
-        bool(re.search(r"bold|black|heavy|semibd|demi(?!.*light)", name))
-        or weight >= 600
-        or bool(flags.value & 0x40000)
-    )
-    return _Style(
-        size=size, bold=bold, invisible=mode in (3, 7), pale=pale and mode in (0, 4), angle=angle, colour=colour
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Calls:
+    """What is called for every word or object, with plain numbers for addresses: pypdfium2's own cost far more."""
+
+    letter: Any
+    """A glyph's code point."""
+    owner: Any
+    """The address of a glyph's text object."""
+    box: Any
+    """Fills in a glyph's box."""
+    text: Any
+    """Fills in the text of some glyphs, as UTF-16."""
+    matrix: Any
+    font_size: Any
+    fill: Any
+    mode: Any
+    font: Any
+    font_info: Any
+    weight: Any
+    page_object: Any
+    kind: Any
+    bounds: Any
+    draw_mode: Any
+    colour: Any
+    segments: Any
+    transparent: Any
 
 
 @cache
-def _glyph_calls() -> tuple[Any, Any, Any]:
-    """What is called for every glyph, with plain numbers for addresses: half the time goes into these calls.
-
-    They give a glyph's code point and the address of its object, and fill in its box.
-    """
+def _calls() -> _Calls:
     raw, address, number = _pdfium(), ctypes.c_void_p, ctypes.c_int
 
     def plain(name: str, result: Any, *arguments: Any) -> Any:
         prototype: Any = ctypes.CFUNCTYPE(result, *arguments)
         return prototype(ctypes.cast(getattr(raw, name), address).value)
 
-    return (
-        plain("FPDFText_GetUnicode", ctypes.c_uint, address, number),
-        plain("FPDFText_GetTextObject", address, address, number),
-        plain("FPDFText_GetLooseCharBox", number, address, number, address),
+    four = (address, address, address, address)
+    return _Calls(
+        letter=plain("FPDFText_GetUnicode", ctypes.c_uint, address, number),
+        owner=plain("FPDFText_GetTextObject", address, address, number),
+        box=plain("FPDFText_GetLooseCharBox", number, address, number, address),
+        text=plain("FPDFText_GetText", number, address, number, number, address),
+        matrix=plain("FPDFText_GetMatrix", number, address, number, address),
+        font_size=plain("FPDFText_GetFontSize", ctypes.c_double, address, number),
+        fill=plain("FPDFText_GetFillColor", number, address, number, *four),
+        mode=plain("FPDFTextObj_GetTextRenderMode", number, address),
+        font=plain("FPDFTextObj_GetFont", address, address),
+        font_info=plain("FPDFText_GetFontInfo", ctypes.c_ulong, address, number, address, ctypes.c_ulong, address),
+        weight=plain("FPDFText_GetFontWeight", number, address, number),
+        page_object=plain("FPDFPage_GetObject", address, address, number),
+        kind=plain("FPDFPageObj_GetType", number, address),
+        bounds=plain("FPDFPageObj_GetBounds", number, address, *four),
+        draw_mode=plain("FPDFPath_GetDrawMode", number, address, address, address),
+        colour=plain("FPDFPageObj_GetFillColor", number, address, *four),
+        segments=plain("FPDFPath_CountSegments", number, address),
+        transparent=plain("FPDFPageObj_HasTransparency", number, address),
     )
+
+
+def _address(thing: Any) -> int:
+    """Of what a pypdfium2 object stands for."""
+    return ctypes.cast(thing.raw, ctypes.c_void_p).value or 0
+
+
+_BOLD = re.compile(r"bold|black|heavy|semibd|demi(?!.*light)")
+
+
+class _Letters:
+    """What pdfium says of the glyphs of one page, asked as seldom as can be."""
+
+    def __init__(self, text: Any, order: Mapping[int, int]) -> None:
+        self._calls = _calls()
+        self._page = _address(text)
+        self._order = order
+        self._rect = (ctypes.c_float * 4)()  # left, top, right, bottom
+        self._rect_at = ctypes.addressof(self._rect)
+        self._numbers = (ctypes.c_uint * 4)()
+        self._matrix = (ctypes.c_float * 6)()
+        self._name = ctypes.create_string_buffer(256)
+        self._styles: dict[int, _Style] = {}
+        self._fonts: dict[int, bool] = {}
+
+    def characters(self, total: int) -> str:
+        """One for each glyph."""
+        buffer = ctypes.create_string_buffer(2 * total + 2)
+        got = self._calls.text(self._page, 0, total, ctypes.addressof(buffer))
+        if got == total + 1:
+            found = buffer.raw[: 2 * total].decode("utf-16-le", "surrogatepass")
+            if len(found) == total:
+                return found
+        codes = [self._calls.letter(self._page, index) for index in range(total)]  # some have no text, or two units
+        return "".join([chr(code) if code < 0x110000 else "\ufffd" for code in codes])
+
+    def owner(self, index: int) -> int:
+        """The address of a glyph's text object, 0 for what pdfium has put in."""
+        return self._calls.owner(self._page, index) or 0
+
+    def box(self, index: int) -> tuple[float, float, float, float] | None:
+        """In PDF space: left, bottom, right, top."""
+        if not self._calls.box(self._page, index, self._rect_at):
+            return None
+        left, top, right, bottom = self._rect
+        return left, bottom, right, top
+
+    def style(self, index: int, owner: int) -> _Style:
+        """The same for all glyphs of a text object."""
+        style = self._styles.get(owner)
+        if style is None or not owner:
+            style = self._styles[owner] = self._read_style(index, owner)
+            style.z = self._order.get(owner, -1)
+        return style
+
+    def _read_style(self, index: int, owner: int) -> _Style:
+        calls, page = self._calls, self._page
+        scale, angle = 1.0, 0
+        if calls.matrix(page, index, ctypes.addressof(self._matrix)):
+            a, b, c, d = self._matrix[:4]
+            across, up = abs(complex(a, b)), abs(complex(c, d))
+            scale = up or across or 1.0
+            if across:
+                cos, sin = a / across, b / across
+                if abs(sin) < 0.13:
+                    angle = 0 if cos > 0 else 180
+                elif abs(cos) < 0.13:
+                    angle = 90 if sin > 0 else 270
+                else:
+                    angle = -1
+        size = float(calls.font_size(page, index)) * scale
+        pale = False
+        colour = (0, 0, 0)
+        at = ctypes.addressof(self._numbers)
+        if calls.fill(page, index, at, at + 4, at + 8, at + 12):
+            red, green, blue, alpha = self._numbers
+            colour = (red, green, blue)
+            pale = min(colour) >= 245 or alpha < 13
+        mode = calls.mode(owner) if owner else 0
+        return _Style(
+            size=size,
+            bold=self._bold(index, owner),
+            invisible=mode in (3, 7),
+            pale=pale and mode in (0, 4),
+            angle=angle,
+            colour=colour,
+        )
+
+    def _bold(self, index: int, owner: int) -> bool:
+        font = self._calls.font(owner) if owner else None
+        known = self._fonts.get(font) if font else None
+        if known is not None:
+            return known
+        at = ctypes.addressof(self._numbers)
+        self._numbers[0] = 0
+        length = self._calls.font_info(self._page, index, ctypes.addressof(self._name), 256, at)
+        name = self._name.raw[: max(0, min(length - 1, 255))].decode("utf-8", "replace").lower()
+        weight = self._calls.weight(self._page, index)
+        bold = bool(_BOLD.search(name)) or weight >= 600 or bool(self._numbers[0] & 0x40000)
+        if font:
+            self._fonts[font] = bold
+        return bold
+
+
+_Glyphs = tuple[str, float, float, float, float, _Style, int]
+"""Glyphs of one text object without a blank between them, or one blank: text, left, bottom, right and top in PDF space,
+style, number of the first one."""
+_WORD = re.compile("[^\r\n\0 \u00a0]+")
+
+
+def _words(letters: _Letters, total: int) -> list[_Glyphs]:
+    """All glyphs of a page; blanks stand between those that are parted by one.
+
+    What stands between the first and the last glyph of a word in one text object has no gaps, for where there is one,
+    pdfium has put a blank; so only these two are asked for their place.
+    """
+    text = letters.characters(total)
+    found: list[_Glyphs] = []
+    last = _Style(size=10.0, bold=False, invisible=False, pale=False, angle=0)
+    at = 0
+    for match in _WORD.finditer(text):
+        start, end = match.span()
+        if start - at and found and any(c in " \u00a0" for c in text[at:start]):
+            found.append((" ", 0.0, 0.0, 0.0, 0.0, last, at))
+        at = end
+        while start < end:
+            owner = letters.owner(start)
+            stop = start + 1
+            if owner and (end == stop or letters.owner(end - 1) == owner):
+                stop = end
+            elif owner:
+                while stop < end and letters.owner(stop) == owner:
+                    stop += 1
+            last = letters.style(start, owner)
+            _take(letters, text[start:stop], start, last, found)
+            start = stop
+    return found
+
+
+def _take(letters: _Letters, text: str, start: int, style: _Style, found: list[_Glyphs]) -> None:
+    """Adds glyphs of one text object: as one where they stand close, else one by one."""
+    first = letters.box(start)
+    count = len(text)
+    if count == 1:
+        if first is not None:
+            found.append((text, *first, style, start))
+        return
+    last = letters.box(start + count - 1)
+    if first is not None and last is not None:
+        x0, y0, x1, y1 = first
+        a, b, c, d = last
+        box = (min(x0, a), min(y0, b), max(x1, c), max(y1, d))
+        length = box[3] - box[1] if style.angle in (90, 270) else box[2] - box[0]
+        if 0.15 * style.size * count <= length <= 1.3 * style.size * count:
+            found.append((text, *box, style, start))
+            return
+    _apart(letters, text, start, style, found)
+
+
+def _apart(letters: _Letters, text: str, start: int, style: _Style, found: list[_Glyphs]) -> None:
+    for number, char in enumerate(text, start=start):
+        box = letters.box(number)
+        if box is not None:
+            found.append((char, *box, style, number))
 
 
 def _read_glyphs(
@@ -560,93 +722,116 @@ def _read_glyphs(
     rotation: int,
     painted: _Painted,
 ) -> None:
-    raw = _pdfium()
-    total = raw.FPDFText_CountChars(text)
+    total = _pdfium().FPDFText_CountChars(text)
     if total > MAX_GLYPHS:
         page.cut = True
         total = MAX_GLYPHS
-    rect = raw.FS_RECTF()
-    styles: dict[int, _Style] = {}
-    glyphs: list[tuple[str, float, float, float, float, _Style]] = []
+    letters = _Letters(text, painted.order)
+    words = _words(letters, total) if total > 0 else []
     counts: Counter[int] = Counter()
+    sizes: Counter[float] = Counter()
     unseen = 0
-    fallback = _Style(size=10.0, bold=False, invisible=False, pale=False, angle=0)
-    last = fallback
-    unicode, text_object, char_box = _glyph_calls()
-    page_address = ctypes.cast(text.raw, ctypes.c_void_p).value
-    rect_address = ctypes.addressof(rect)
-    for index in range(total):
-        code = unicode(page_address, index)
-        if code in (0x0D, 0x0A, 0):
-            continue
-        if code == 0x20 or code == 0xA0:
-            glyphs.append((" ", 0.0, 0.0, 0.0, 0.0, last))
-            continue
-        key = text_object(page_address, index) or 0
-        style = styles.get(key)
-        if style is None or not key:
-            style = styles[key] = _style(text, ctypes.cast(key, raw.FPDF_PAGEOBJECT) if key else None, index)
-            style.z = painted.order.get(key, -1)
-        last = style
-        if not char_box(page_address, index, rect_address):
-            continue
-        glyphs.append((chr(code) if code < 0x110000 else "\ufffd", rect.left, rect.bottom, rect.right, rect.top, style))
-        counts[style.angle] += 1
-        unseen += style.invisible
-    visible = sum(counts.values()) - unseen
+    for word, _, _, _, _, style, _ in words:
+        if word != " ":
+            counts[style.angle] += len(word)
+            sizes[style.size] += len(word)
+            unseen += style.invisible * len(word)
+    visible = counts.total() - unseen
     keep_unseen = bool(unseen) and painted.scan and visible < 0.2 * unseen  # what OCR lays under a scan
     main = max((a for a in counts if a >= 0), key=lambda a: counts[a], default=0)
     turned = {0: 0, 90: 1, 180: 2, 270: 3}[main]  # how the text runs in the page's own space is how it is read
     if turned % 2 != rotation % 2:
         page.width, page.height = page.height, page.width
-    kept: list[tuple[str, float, float, float, float, _Style]] = []
-    slanted: list[str] = []
-    sizes = sorted(g[5].size for g in glyphs if g[0] != " ")
-    tiny = 2.6 if sizes and sizes[len(sizes) // 2] > 4 else 0.0
+    tiny = 2.6 if _median(sizes) > 4 else 0.0
+    words = _divided(words, letters, page, box=box, rotation=rotation, turned=turned, painted=painted)
     struck: set[int] = set()
-    if painted.marks or painted.strokes:
-        places = [(n, _turn(*g[1:5], box=box, rotation=rotation)) for n, g in enumerate(glyphs) if g[0] != " "]
-        struck = _struck(places, painted) if turned == rotation % 4 else set()
-    page.struck = len(struck)
-    for number, (char, x0, y0, x1, y1, style) in enumerate(glyphs):
-        if char == " ":
+    if (painted.marks or painted.strokes) and turned == rotation % 4:
+        places = [(n, _turn(*w[1:5], box=box, rotation=rotation)) for n, w in enumerate(words) if w[0] != " "]
+        struck = _struck(places, painted)
+    page.struck = sum(len(words[number][0]) for number in struck)
+    kept: list[_Placed] = []
+    slanted: list[str] = []
+    for number, (word, x0, y0, x1, y1, style, _) in enumerate(words):
+        if word == " ":
             kept.append((" ", 0.0, 0.0, 0.0, 0.0, style))
             continue
         if number in struck:
             continue
         if style.angle == -1:
-            slanted.append(char)
+            slanted.append(word)
             continue
-        if style.invisible and not keep_unseen:
-            page.hidden += 1
-            continue
-        if style.size < tiny and y1 - y0 < tiny * 1.5:
-            page.hidden += 1
+        if (style.invisible and not keep_unseen) or (style.size < tiny and y1 - y0 < tiny * 1.5):
+            page.hidden += len(word)
             continue
         if turned:
             a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=turned)
         else:
             a, b, c, d = x0 - box[0], box[3] - y1, x1 - box[0], box[3] - y0
         if c < -2 or a > page.width + 2 or d < -2 or b > page.height + 2:
-            page.hidden += 1
+            page.hidden += len(word)
             continue
-        if style.pale:
+        if style.pale or (painted.covers and style.z >= 0):
             e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
             x, y = (e + g) / 2, (f + h) / 2
-            if not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in painted.grounds):
-                page.hidden += 1
+            if (
+                style.pale and not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in painted.grounds)
+            ) or (style.z >= 0 and _covered(style, x, y, painted.covers)):
+                page.hidden += len(word)
                 continue
-        if painted.covers and style.z >= 0:
-            e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
-            if _covered(style, (e + g) / 2, (f + h) / 2, painted.covers):
-                page.hidden += 1
-                continue
-        kept.append((char, a, b, c, d, style))
+        kept.append((word, a, b, c, d, style))
     page.watermark = clean_line("".join(slanted))
     page.pieces = _pieces(kept, page.number)
 
 
-def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], page: int) -> list[_Piece]:
+def _median(sizes: Counter[float]) -> float:
+    """The size that the middle one of all glyphs has; 0 without any."""
+    rest = sizes.total() // 2
+    for size in sorted(sizes):
+        rest -= sizes[size]
+        if rest < 0:
+            return size
+    return 0.0
+
+
+def _divided(
+    words: list[_Glyphs],
+    letters: _Letters,
+    page: _Page,
+    *,
+    box: tuple[float, float, float, float],
+    rotation: int,
+    turned: int,
+    painted: _Painted,
+) -> list[_Glyphs]:
+    """The words, one by one the glyphs of those that may be visible only in part."""
+    lines = [*painted.strokes, *painted.marks] if turned == rotation % 4 else []
+    shapes = [bounds for _, bounds, _ in painted.covers]
+    width, height = (box[2] - box[0], box[3] - box[1])
+    found: list[_Glyphs] = []
+    for item in words:
+        text, x0, y0, x1, y1, style, start = item
+        if len(text) == 1:
+            found.append(item)
+            continue
+        whole = not style.pale and box[0] <= x0 and x1 <= box[0] + width and box[1] <= y0 and y1 <= box[1] + height
+        if whole and (lines or shapes):
+            a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
+            whole = not any(s[0] < c and a < s[2] and s[1] < d and b < s[3] for s in lines) and all(
+                s[2] < a or c < s[0] or s[3] < b or d < s[1] or (s[0] <= a and c <= s[2] and s[1] <= b and d <= s[3])
+                for s in shapes
+            )
+        if whole:
+            found.append(item)
+        else:
+            _apart(letters, text, start, style, found)
+    return found
+
+
+_Placed = tuple[str, float, float, float, float, _Style]
+"""The same on the page as it is read: text, left, top, right, bottom, style."""
+
+
+def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
     """Runs of glyphs on one line without a wide gap, in the order of the file."""
     pieces: list[_Piece] = []
     chars: list[str] = []
@@ -666,8 +851,8 @@ def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], pa
             pieces.append(now)
         now, chars, bold, count, sizes = None, [], 0, 0, 0.0
 
-    for char, x0, top, x1, bottom, style in glyphs:
-        if char == " ":
+    for word, x0, top, x1, bottom, style in words:
+        if word == " ":
             blanks += 1
             continue
         em = max(2.0, style.size)
@@ -678,10 +863,10 @@ def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], pa
             else:
                 overlap = min(bottom, now.bottom) - max(top, now.top)
                 same = overlap > 0.45 * min(bottom - top, now.height)
-            back = x1 < now.x0 - em and not _is_rtl(char)
+            back = x1 < now.x0 - em and not _is_rtl(word[0])
             if not same or gap > _WIDE * em or back:
                 end()
-            elif blanks or (gap > 0.28 * em and not _is_wide(char)):
+            elif blanks or (gap > 0.28 * em and not _is_wide(word[0])):
                 chars.append(" ")
         blanks = 0
         if now is None:
@@ -693,10 +878,11 @@ def _pieces(glyphs: Iterable[tuple[str, float, float, float, float, _Style]], pa
                 now.x1 = x1
             if (top < now.top or bottom > now.bottom) and bottom - top > 0.8 * now.height:
                 now.top, now.bottom = min(now.top, top), max(now.bottom, bottom)
-        chars.append(char)
-        bold += style.bold
-        count += 1
-        sizes += style.size
+        letters = len(word)
+        chars.append(word)
+        bold += style.bold * letters
+        count += letters
+        sizes += style.size * letters
     end()
     return pieces
 
@@ -1265,5 +1451,5 @@ def _leading(lines: Sequence[_Line]) -> float:
     if not gaps:
         return 0.0
     counts = Counter(round(g) for g in gaps)
-    common, _ = counts.most_common(1)[0]
-    return float(common)
+    common, often = counts.most_common(1)[0]
+    return float(min(g for g, n in counts.items() if n >= 0.6 * often and g <= common))
