@@ -240,6 +240,8 @@ class ServerConfig:
     max_seconds: float = 600.0
     max_body: int = 1_000_000
     """Bytes of a request's body."""
+    request_seconds: float = 20.0
+    """How long a request may take to come in: its head, and then its body."""
     max_chats: int = 200
     """Conversations that are kept, of all together; the one that rested longest goes first."""
     user_header: str | None = None
@@ -364,6 +366,7 @@ _SERVER: Mapping[str, _Kind] = {
     "max_dollars": "number",
     "max_seconds": "positive",
     "max_body": "count",
+    "request_seconds": "positive",
     "max_chats": "count",
     "user_header": "text",
     "groups_header": "text",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def serve(host: str, port: int, config_path: Path | None) -> None:
     warning = configure()
     if warning:
         output.err(f"note: {warning}")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     listening = bind(host, port)
     at: int = listening.getsockname()[1]
     tokens = Tokens(config.state / FILE)
@@ -45,6 +48,22 @@ def serve(host: str, port: int, config_path: Path | None) -> None:
         shown = f"[{host}]" if ":" in host else host
         output.err(f"serving at http://{shown}:{at} (Ctrl-C ends it)")
         run(app, listening)
+
+
+class _OneLine(logging.Formatter):
+    """A line per record, without what cannot be seen, without secrets; a traceback only when it is asked for."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from ..security import redact, visible
+
+        debug = os.environ.get("CITEHOUND_DEBUG") == "1"
+        text = super().format(record)
+        if debug:
+            return redact(visible(text))
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            text = f"{text.splitlines()[0]} ({type(error).__name__}: {error})"
+        return " ".join(redact(visible(text)).split())[:2000]
 
 
 @click.group()

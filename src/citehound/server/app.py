@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..config import Config
@@ -183,15 +186,62 @@ def _page(file: Path) -> Any:
 # running -----------------------------------------------------------------------------------------------------------
 
 
+class _Protocol(H11Protocol):
+    """Closes a connection on which the head of a request does not come in time; bodies are the guard's."""
+
+    seconds = 20.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Waits from the first byte of a head, and from the beginning of a connection."""
+        waits = self.conn.their_state is h11.IDLE and (self.cycle is None or bool(self.conn.trailing_data[0]))  # pyright: ignore[reportUnnecessaryComparison]
+        if not waits:
+            self._unwatch()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.seconds, self._late)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            body = problem(408, f"the request did not come within {self.seconds:g} seconds; send it at once").body
+            head = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            self.transport.write(head + b"content-length: %d\r\n\r\n" % len(body) + bytes(body))
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """Ends what runs before it waits for connections, which wait for what runs."""
 
     def __init__(self, config: uvicorn.Config, questions: Questions) -> None:
         super().__init__(config)
         self._questions = questions
+        self.interrupted = False
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._questions.problem is not None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        with self.capture_signals():
+            await self._serve(sockets)
+            self.interrupted = signal.SIGINT in self._captured_signals
+            self._captured_signals.clear()  # that they came is no reason to die of them now
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._questions.close()
@@ -215,11 +265,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serves until SIGTERM or SIGINT. Raises CitehoundError when the corpus cannot be opened."""
+    """Serves until SIGTERM or SIGINT. Raises KeyboardInterrupt for the latter, CitehoundError without a corpus."""
     questions: Questions = app.state.questions
+    config: Config = app.state.config
+    protocol = type("Protocol", (_Protocol,), {"seconds": config.server.request_seconds})
     settings = uvicorn.Config(
         app,
-        http="h11",
+        http=protocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -231,7 +283,8 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
         h11_max_incomplete_event_size=32_768,
     )
     server = _Server(settings, questions)
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+    server.run(sockets=[listening])
+    if server.interrupted:
+        raise KeyboardInterrupt
     if questions.problem is not None:
         raise questions.problem

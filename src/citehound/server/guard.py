@@ -9,21 +9,22 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config import ServerConfig
 from ..security import redact
-from .problems import problem
+from .problems import BUG, problem
 
 log = logging.getLogger("citehound.server")
 
-BODY_SECONDS = 20.0
-"""How long a request may take to send its body."""
+MOST_REQUESTS = 512
+"""Requests that are served at once, streams among them."""
 MOST_DEPTH = 32
 """How deep the JSON of a body may be nested."""
 MOST_DIGITS = 400
@@ -72,6 +73,7 @@ class Guard:
                 own = {f"{parts.scheme}://{n}" for n in names_of(parts.hostname or "", port, scheme=parts.scheme)}
                 self._hosts.setdefault(name, set()).update(own)
         self._secure = {name for name, own in self._hosts.items() if all(origin.startswith("https:") for origin in own)}
+        self._active = 0
         self._cors = {origin.lower() for origin in settings.cors}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,44 +104,52 @@ class Guard:
                     out.add_vary_header("Origin")
             await send(message)
 
-        async def refuse(status: int, message: str) -> None:
-            # What is left of the body is not read, so nothing may follow it on this connection.
-            answer = problem(status, message, headers={"connection": "close"})
-            await answer(scope, receive, dressed)
-
         wrong = self._wrong(scope, headers, allowed=allowed is not None)
         if wrong is not None:
-            return await refuse(*wrong)
+            return await _refusal(*wrong)(scope, receive, dressed)
         if allowed is not None and scope["method"] == "OPTIONS":
             return await self._preflight(scope, receive, dressed)
-        scope.setdefault("state", {})["secure"] = headers.get("host", "").lower() in self._secure
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                body = await _body(receive, most=self._settings.max_body, declared=headers.get("content-length"))
-        except TimeoutError:
-            return await refuse(408, f"the body did not come within {BODY_SECONDS:.0f} seconds; send it at once")
-        except _Gone:
-            return None
-        except _TooLarge:
-            return await refuse(413, f"the body has more than {self._settings.max_body:,} bytes; send less")
-        if body:
-            wrong = _wrong_body(body, headers)
-            if wrong is not None:
-                return await refuse(*wrong)
-        try:
-            await self._app(scope, _replayed(body, receive), _redacted(dressed))
-        except Exception as error:
-            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            log.error("%s %s: %s", scope["method"], scope["path"], redact(what))
-            if begun:
-                return None  # an answer that had begun cannot be ended: the connection is closed
-            await problem(500, "this is a bug in Citehound; please report it with what was asked")(
+        if self._active >= MOST_REQUESTS:
+            return await problem(503, "too many requests are being served; try again in a moment", retry_after=2)(
                 scope, receive, dressed
             )
+        self._active += 1
+        try:
+            await self._pass_on(scope, receive, dressed, headers, lambda: begun)
+        finally:
+            self._active -= 1
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, headers: Headers, begun: Callable[[], bool]
+    ) -> None:
+        """Reads the body and lets the routes answer; `begun` says whether they have."""
+        scope.setdefault("state", {})["secure"] = headers.get("host", "").lower() in self._secure
+        within, most = self._settings.request_seconds, self._settings.max_body
+        wrong: tuple[int, str] | None = None
+        body = b""
+        try:
+            async with asyncio.timeout(within):
+                body = await _body(receive, most=most, declared=headers.get("content-length"))
+        except TimeoutError:
+            wrong = 408, f"the body did not come within {within:g} seconds; send it at once"
+        except _TooLarge:
+            wrong = 413, f"the body has more than {most:,} bytes; send less"
+        except _Gone:
+            return
+        wrong = wrong or (_wrong_body(body, headers) if body else None)
+        if wrong is not None:
+            return await _refusal(*wrong)(scope, receive, send)
+        try:
+            await self._app(scope, _replayed(body, receive), _redacted(send))
+        except Exception as error:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            log.error("%s %s: %s", scope["method"], scope["path"], what)
+            if not begun():  # an answer that had begun cannot be ended: the connection is closed
+                await problem(500, BUG)(scope, receive, send)
 
     def _wrong(self, scope: Scope, headers: Headers, *, allowed: bool) -> tuple[int, str] | None:
         hosts = headers.getlist("host")
-        own = self._hosts.get(hosts[0].lower()) if len(hosts) == 1 else None
+        own = self._own(hosts[0].lower(), scope) if len(hosts) == 1 else None
         if own is None:
             shown = ", ".join(repr(h) for h in hosts) or "nothing"
             return 421, f"this server is not called {shown}; name it in [server] urls if it is"
@@ -158,6 +168,17 @@ class Guard:
             return 415, "compressed bodies are not read; send the JSON as it is"
         return None
 
+    def _own(self, host: str, scope: Scope) -> set[str] | None:
+        """The origins of the pages that are served under this name; None for a name that is not ours.
+
+        The address that the connection came in at needs no configuration: no other site can have it for its name.
+        """
+        known = self._hosts.get(host)
+        at = scope.get("server")
+        if known is None and at is not None and at[1] is not None and host in (names := names_of(at[0], at[1])):
+            return {f"http://{name}" for name in names}
+        return known
+
     async def _preflight(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = problem(204, "")
         answer.body = b""
@@ -166,6 +187,11 @@ class Guard:
         answer.headers["access-control-allow-headers"] = "Authorization, Content-Type, Accept, Last-Event-ID"
         answer.headers["access-control-max-age"] = "600"
         await answer(scope, receive, send)
+
+
+def _refusal(status: int, message: str) -> Response:
+    """What is left of the body is not read, so nothing may follow it on this connection."""
+    return problem(status, message, headers={"connection": "close"})
 
 
 class _Gone(Exception):

@@ -14,7 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyCookie, HTTPBearer
 
 from ..access import OWNER, Principal
 from ..config import ServerConfig
@@ -158,7 +159,15 @@ class Gatekeeper:
         return any(address in ipaddress.ip_network(network) for network in self.settings.proxies)
 
 
-def principal_of(request: Request) -> Principal:
+_BEARER = HTTPBearer(auto_error=False, description="A token that 'citehound tokens add' gave.")
+_SESSION = APIKeyCookie(name=COOKIE, auto_error=False, description="What POST /v1/session gave.")
+
+
+def principal_of(
+    request: Request,
+    bearer: Annotated[object, Security(_BEARER)] = None,
+    session: Annotated[object, Security(_SESSION)] = None,
+) -> Principal:
     """Who asks. Raises Refused: 401 when that is not known, 429 when it asks too often."""
     gatekeeper: Gatekeeper = request.app.state.gatekeeper
     principal = gatekeeper.principal(request)

@@ -60,6 +60,7 @@ class Refused(CitehoundError):
         self.retry_after = retry_after
 
 
+BUG = "this is a bug in Citehound; please report it with what was asked"
 NOT_FOUND = "there is nothing here, or nothing for you; check the address, and the token"
 """Missing and forbidden: one and the same."""
 

@@ -26,7 +26,7 @@ from ..parsing.pages import PAGE
 from ..parsing.worker import Limits, Worker
 from ..runs import RunRecord, RunStore
 from .identity import Rate
-from .problems import Refused
+from .problems import BUG, Refused
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -135,7 +135,7 @@ class Running:
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, CitehoundError):
                 log.error("a question failed: %s: %s", type(error).__name__, " ".join(str(error).split()))
-                error = Refused(500, "this is a bug in Citehound; please report it with what was asked")
+                error = Refused(500, BUG)
             self.error = error
             if self.run_id:
                 self.events.append({"type": "error", "message": " ".join(str(error).split())})
@@ -190,6 +190,7 @@ class _Talk:
     chat: Chat
     model: str | None
     sources: tuple[str, ...] | None
+    turn: asyncio.Lock
 
 
 class Questions:
@@ -331,14 +332,15 @@ class Questions:
         emit = self._listening(running)
         if asked.chat_id is not None:
             talk = self._talk(asked, principal=running.principal)
-            return await talk.chat.ask(
-                asked.question,
-                mode=asked.mode,
-                max_steps=asked.max_steps,
-                max_dollars=asked.max_dollars,
-                max_seconds=asked.max_seconds,
-                emit=emit,
-            )
+            async with talk.turn:
+                return await talk.chat.ask(
+                    asked.question,
+                    mode=asked.mode,
+                    max_steps=asked.max_steps,
+                    max_dollars=asked.max_dollars,
+                    max_seconds=asked.max_seconds,
+                    emit=emit,
+                )
         assistant = self.assistant(principal=running.principal, model=asked.model, sources=asked.sources)
         return await assistant.ask(
             asked.question,
@@ -378,7 +380,13 @@ class Questions:
             raise UsageError("prefetch does not go with a chat; leave one of them out")
         if chat_id == NEW_CHAT:
             assistant = self.assistant(principal=principal, model=asked.model, sources=asked.sources)
-            talk = _Talk(principal=principal, chat=assistant.chat(), model=asked.model, sources=asked.sources)
+            talk = _Talk(
+                principal=principal,
+                chat=assistant.chat(),
+                model=asked.model,
+                sources=asked.sources,
+                turn=asyncio.Lock(),
+            )
             self._chats[talk.chat.id] = talk
             while len(self._chats) > self.config.server.max_chats:
                 self._chats.popitem(last=False)
@@ -389,6 +397,8 @@ class Questions:
         for name, given, opened in (("model", asked.model, talk.model), ("sources", asked.sources, talk.sources)):
             if given is not None and given != opened:
                 raise UsageError(f"{name} is set when a chat begins; begin another one with chat_id 'new'")
+        if talk.turn.locked():
+            raise Refused(409, "this chat is still answering: wait for it, or begin another one with chat_id 'new'")
         self._chats.move_to_end(talk.chat.id)
         return talk
 
