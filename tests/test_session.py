@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from citehound.access import OWNER
 from citehound.corpus import Corpus
 from citehound.session import Session
-from small import WITHIN_24, opened
+from small import TOML, WITHIN_24, opened
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +130,17 @@ def test_the_tools_and_instructions_name_the_sources(corpus: Corpus) -> None:
     assert {"read_document", "find_in_document", "follow_leads", "list_documents"} <= set(names)
     assert "What suppliers have agreed to." in session.instructions
     assert '[document] "' in session.instructions
+
+
+def test_a_source_that_reaches_out_is_no_tool_beside_a_private_one(tmp_path: Path) -> None:
+    """Also with quarantined reading, which allows both in one configuration: this loop reads whole texts."""
+    web = (
+        '[[sources]]\nname = "web"\nkind = "web"\nprivate = false\ndomains = ["example.org"]\n'
+        'search_url = "https://search.example.org/s?q={query}"\n'
+    )
+    with opened(tmp_path, toml=f"[security]\nquarantine = true\n\n{TOML}\n{web}") as corpus:
+        names = [tool.name for tool in Session(corpus, principal=OWNER).tools]
+    assert "search_rules" in names and "search_web" not in names
+    public = TOML.replace("[[sources]]", "[[sources]]\nprivate = false")
+    with opened(tmp_path, toml=f"{public}\n{web}") as corpus:
+        assert "search_web" in [tool.name for tool in Session(corpus, principal=OWNER).tools]

@@ -6,7 +6,8 @@ Escapes nothing for a terminal or for HTML.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .answers import Cell, Citation, Claim, Gap, Row
@@ -14,22 +15,50 @@ from .answers import Cell, Citation, Claim, Gap, Row
 _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
 
-def render_text(claims: Sequence[Claim], missing: Sequence[Gap] = ()) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How an answer is written for those who read it."""
+
+    label: Callable[[Citation], str]
+    """A verified citation, behind its claim."""
+    plain: Callable[[str], str]
+    """Words of others on one line, so that they are taken for nothing else."""
+    cell: Callable[[str], str]
+    """A cell of a table, whose words have been through `plain`."""
+
+
+def citation_label(citation: Citation) -> str:
+    """`[document §7.2]`, or `[document]` when no section is known."""
+    return f"[{citation.document} §{citation.section}]" if citation.section else f"[{citation.document}]"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().translate(_BRACKETS)
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
+
+
+PLAIN = Style(label=citation_label, plain=_plain, cell=_in_cell)
+
+
+def render_text(claims: Sequence[Claim], missing: Sequence[Gap] = (), *, style: Style = PLAIN) -> str:
     """Each claim with `[document §section]` per verified citation, marks for the rest, then what is missing.
 
     Only code writes square brackets: those of a claim's own words become round ones, so no claim can look cited.
     """
-    lines = [_claim(number, claim) for number, claim in enumerate(claims, start=1)]
-    return "\n".join(_with_missing(lines, missing))
+    lines = [_claim(number, claim, style) for number, claim in enumerate(claims, start=1)]
+    return "\n".join(_with_missing(lines, missing, style))
 
 
-def _with_missing(lines: list[str], missing: Sequence[Gap]) -> list[str]:
+def _with_missing(lines: list[str], missing: Sequence[Gap], style: Style) -> list[str]:
     if missing:
         if lines:
             lines.append("")
         lines.append("**Missing**")
         lines.append("")
-        lines += [_gap(gap) for gap in missing]
+        lines += [_gap(gap, style) for gap in missing]
     return lines
 
 
@@ -37,21 +66,26 @@ NOT_FOUND = "nothing found"
 NOT_REACHED = "not reached"
 
 
-def render_survey(rows: Sequence[Row], claims: Sequence[Claim], missing: Sequence[Gap] = ()) -> str:
+def render_survey(
+    rows: Sequence[Row], claims: Sequence[Claim], missing: Sequence[Gap] = (), *, style: Style = PLAIN
+) -> str:
     """A table with a row per document, then the claims that stand in no cell, then what is missing."""
     columns = [cell.column for cell in rows[0].cells] if rows else []
-    lines = [*survey_counts(rows), ""] if rows else []
+    lines = [*survey_counts(rows, style=style), ""] if rows else []
     if rows:
-        lines.append(_table_line(["document", *map(_plain, columns)]))
-        lines.append(_table_line(["---"] * (len(columns) + 1)))
-        lines += [_table_line([row.document, *(_cell(cell, claims) for cell in row.cells)]) for row in rows]
+        lines.append(_table_line(["document", *map(style.plain, columns)], style))
+        lines.append(_table_line(["---"] * (len(columns) + 1), style))
+        lines += [
+            _table_line([style.plain(row.document), *(_cell(cell, claims, style) for cell in row.cells)], style)
+            for row in rows
+        ]
     others = survey_claims(rows, claims)
     if others:
-        lines += ["", *(_claim(number, claim) for number, claim in others)]
-    return "\n".join(_with_missing(lines, missing))
+        lines += ["", *(_claim(number, claim, style) for number, claim in others)]
+    return "\n".join(_with_missing(lines, missing, style))
 
 
-def survey_counts(rows: Sequence[Row]) -> list[str]:
+def survey_counts(rows: Sequence[Row], *, style: Style = PLAIN) -> list[str]:
     """Per column, in how many documents something was found."""
     lines: list[str] = []
     for at, cell in enumerate(rows[0].cells if rows else ()):
@@ -63,7 +97,7 @@ def survey_counts(rows: Sequence[Row]) -> list[str]:
             (states.count("not_reached"), NOT_REACHED),
         ]
         said = ", ".join(f"{count} {what}" for count, what in counts if count)
-        lines.append(f"{_plain(cell.column)}: {len(rows)} document{'' if len(rows) == 1 else 's'} ({said})")
+        lines.append(f"{style.plain(cell.column)}: {len(rows)} document{'' if len(rows) == 1 else 's'} ({said})")
     return lines
 
 
@@ -73,57 +107,48 @@ def survey_claims(rows: Sequence[Row], claims: Sequence[Claim]) -> list[tuple[in
     return [(number, claim) for number, claim in enumerate(claims, start=1) if number not in inside]
 
 
-def _table_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+def _table_line(cells: Sequence[str], style: Style) -> str:
+    return "| " + " | ".join(map(style.cell, cells)) + " |"
 
 
-def _cell(cell: Cell, claims: Sequence[Claim]) -> str:
+def _cell(cell: Cell, claims: Sequence[Claim], style: Style) -> str:
     if cell.status == "not_reached":
         return f"*{NOT_REACHED}*"
     if not cell.claims:
         return f"*{NOT_FOUND}*"
-    return " ".join(_claim(number, claims[number - 1]) for number in cell.claims if number <= len(claims))
+    return " ".join(_claim(number, claims[number - 1], style) for number in cell.claims if number <= len(claims))
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().translate(_BRACKETS)
-
-
-def citation_label(citation: Citation) -> str:
-    """`[document §7.2]`, or `[document]` when no section is known."""
-    return f"[{citation.document} §{citation.section}]" if citation.section else f"[{citation.document}]"
-
-
-def _claim(number: int, claim: Claim) -> str:
-    parts = [f"{number}. {_plain(claim.text)}"]
+def _claim(number: int, claim: Claim, style: Style) -> str:
+    parts = [f"{number}. {style.plain(claim.text)}"]
     verified = [c for c in claim.citations if c.status == "verified"]
-    parts += dict.fromkeys(citation_label(c) for c in verified)
+    parts += dict.fromkeys(style.label(c) for c in verified)
     if claim.kind == "conclusion" and claim.premises:
         parts.append(f"(from {', '.join(map(str, claim.premises))})")
     if claim.kind == "absence" and claim.terms:
-        parts.append(f"(looked for: {', '.join(repr(_plain(t)) for t in claim.terms)})")
+        parts.append(f"(looked for: {', '.join(style.plain(repr(_plain(t))) for t in claim.terms)})")
     labels = dict.fromkeys(label for c in verified for label in c.labels)
     if labels:
-        parts.append(f"({_plain('; '.join(labels))})")
+        parts.append(f"({style.plain('; '.join(labels))})")
     if claim.status == "uncited":
         parts.append("**(uncited)**")
     elif claim.status == "unverified":
         reasons = [f"{_plain(c.document)!r}: {c.reason}" for c in claim.citations if c.status != "verified"]
         reasons = reasons or [w for w in claim.warnings if not w.startswith(("clipped", "converted"))]
-        parts.append(f"**(unverified{': ' + _plain('; '.join(dict.fromkeys(reasons))) if reasons else ''})**")
+        parts.append(f"**(unverified{': ' + style.plain('; '.join(dict.fromkeys(reasons))) if reasons else ''})**")
     elif failed := [f"{_plain(c.document)!r}: {c.reason}" for c in claim.citations if c.status != "verified"]:
-        parts.append(f"*(also cited, not verified: {_plain('; '.join(dict.fromkeys(failed)))})*")
+        parts.append(f"*(also cited, not verified: {style.plain('; '.join(dict.fromkeys(failed)))})*")
     if any(w.startswith("clipped") for w in claim.warnings):
         parts.append("*(clipped: the sentence goes on with a negation or condition)*")
     return " ".join(parts)
 
 
-def _gap(gap: Gap) -> str:
-    what = _plain(gap.what)
+def _gap(gap: Gap, style: Style) -> str:
+    what = style.plain(gap.what)
     if gap.status == "unchecked":
         return f"- {what} **(not searched)**"
-    where = f" in {', '.join(gap.sources)}" if gap.sources else ""
-    queries = ", ".join(repr(_plain(q)) for q in gap.queries)
+    where = f" in {style.plain(', '.join(gap.sources))}" if gap.sources else ""
+    queries = ", ".join(style.plain(repr(_plain(q))) for q in gap.queries)
     return f"- {what} (searched{where}{': ' + queries if queries else ''})"
 
 

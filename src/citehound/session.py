@@ -64,12 +64,13 @@ class Called:
 class Session:
     """One conversation of somebody else's loop: its tools, and what it has read with them.
 
-    Live sources may spend up to the configured `max_dollars` in it. Safe for parallel calls.
+    Live sources may spend up to the configured `max_dollars` in it. A source that reaches out is left out where
+    another one is private: this loop reads whole texts, and its model could carry them along. Safe for parallel calls.
     """
 
     def __init__(self, corpus: Corpus, *, principal: Principal) -> None:
         budget = Budget(max_steps=None, max_dollars=corpus.config.budget.max_dollars, max_seconds=None)
-        self._corpus = corpus.for_run("", meter=Meter(budget))
+        self._corpus = _kept_in(corpus).for_run("", meter=Meter(budget))
         self._principal = principal
         self._lock = threading.Lock()
         self._evidence = Evidence()
@@ -175,6 +176,13 @@ def check_answer(
         missing=checked.missing,
         feedback=(*faults, *checked.feedback),
     )
+
+
+def _kept_in(corpus: Corpus) -> Corpus:
+    """The corpus without the sources that reach out beside a private one."""
+    private = {s.name for s in corpus.sources if s.private}
+    kept = [s.name for s in corpus.sources if not (s.reaches_out and private - {s.name})]
+    return corpus if len(kept) == len(corpus.sources) else corpus.only(kept)
 
 
 def _place(passage: Passage) -> tuple[str, int, int, str]:
