@@ -272,6 +272,13 @@ class Chat:
             for document, turns in self._readers.items()
         )
 
+    def take_up(self, past: Past, read: Sequence[Passage] = ()) -> None:
+        """Goes on after a turn that was kept elsewhere, with what it has read; what no longer stands so is left out."""
+        self._turns += 1
+        self._past.append(replace(past, number=self._turns))
+        del self._past[:-MOST_TURNS]
+        self._take(read, self._turns)
+
     # between turns
 
     def _next(self, question: str) -> Turn:

@@ -58,6 +58,8 @@ class Asked:
     sources: tuple[str, ...] | None = None
     prefetch: bool | None = None
     chat_id: str | None = None
+    chat: Chat | None = None
+    """A conversation that the caller keeps, of its own principal, model and sources; it goes before `chat_id`."""
 
 
 class Running:
@@ -330,17 +332,12 @@ class Questions:
 
     async def _answer(self, asked: Asked, running: Running) -> Answer:
         emit = self._listening(running)
+        if asked.chat is not None:
+            return await _turn(asked.chat, asked, emit)
         if asked.chat_id is not None:
             talk = self._talk(asked, principal=running.principal)
             async with talk.turn:
-                return await talk.chat.ask(
-                    asked.question,
-                    mode=asked.mode,
-                    max_steps=asked.max_steps,
-                    max_dollars=asked.max_dollars,
-                    max_seconds=asked.max_seconds,
-                    emit=emit,
-                )
+                return await _turn(talk.chat, asked, emit)
         assistant = self.assistant(principal=running.principal, model=asked.model, sources=asked.sources)
         return await assistant.ask(
             asked.question,
@@ -425,3 +422,14 @@ class Questions:
         if not self.store.path.exists():
             raise UnknownRun(f"no run {run_id!r}")
         return await asyncio.to_thread(self.store.get, run_id, principal=principal)
+
+
+async def _turn(chat: Chat, asked: Asked, emit: Emit) -> Answer:
+    return await chat.ask(
+        asked.question,
+        mode=asked.mode,
+        max_steps=asked.max_steps,
+        max_dollars=asked.max_dollars,
+        max_seconds=asked.max_seconds,
+        emit=emit,
+    )
