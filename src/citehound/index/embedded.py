@@ -15,14 +15,15 @@ How the two stores stay one: a change is committed to SQLite first, with a numbe
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import secrets
 import shutil
 import sqlite3
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -31,19 +32,19 @@ from typing import Self, cast
 import numpy as np
 import tantivy
 
-from ..access import Principal
+from ..access import OWNER, UNCONFIGURED, Access, Audience, Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchHit, SearchResult
 from ..embedding import Embedder, Vectors
 from ..errors import EmbeddingFailed, IndexCorrupt, IndexUnusable, UnknownDocument
-from ..readonly import borrowed, readable, writable
+from ..readonly import readable
 from . import Considered, Explanation, FileState, IndexEntry, Near, ranking, sealing, vectors
 from .analysis import Matcher, fold_value, known_language, query_terms
 from .catalog import Catalog, Head, folded_parts
 from .fusion import Weights
 from .locking import WriteLock
 from .ranking import ORDINAL, Choice, Ranking, Snapshot, choose, everywhere, hit_title, snippet
-from .stored import LINK_TABLES, REBUILD, TABLES, Store, corrupt_if_broken, head_of
-from .terms import RELATED_BOOST, SCHEMA, records
+from .stored import MORE_TABLES, REBUILD, TABLES, Store, corrupt_if_broken, head_of
+from .terms import MAIN, RELATED_BOOST, SCHEMA, Terms, records
 from .trail import EmbeddedTrail
 from .trail import Head as TrailHead
 
@@ -56,6 +57,62 @@ _ORDINAL_BITS = vectors.ORDINAL_BITS
 _EMBEDDED_AT_ONCE = 2000
 _FEW = 500
 """So many new documents are looked up one by one."""
+
+
+_MOST_SEEN = 16
+"""So many selections of documents are kept at hand, each as those see it who may see the same."""
+_MOST_ANEW = 20_000
+"""Passages that are put into an index of terms of their own until the next index run, where rights have changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sorted:
+    """A snapshot's documents by the groups that may see them."""
+
+    whole: Snapshot
+    access: Access
+    by_row: Mapping[int, Audience]
+    audiences: frozenset[Audience]
+    exact: Snapshot
+    """The same for those who may see everything."""
+
+    @classmethod
+    def of(cls, whole: Snapshot, access: Access, *, before: _Sorted | None) -> _Sorted:
+        known = before.by_row if before is not None and before.access is access else dict[int, Audience]()
+        by_row = {
+            row: known[row] if row in known else access.audience(document=head.id, source=head.source, path=head.path)
+            for row, head in whole.catalog.by_row.items()
+        }
+        return cls(
+            whole=whole,
+            access=access,
+            by_row=by_row,
+            audiences=frozenset(by_row.values()),
+            exact=replace(whole, exact=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    of: _Sorted
+    snapshot: Snapshot
+
+
+def _part_name(audience: Audience) -> str:
+    """Of the part of the index of terms that has the documents of these groups."""
+    if audience is None:
+        return MAIN
+    return hashlib.blake2b(json.dumps(sorted(audience)).encode(), digest_size=8).hexdigest()
+
+
+def renew_terms(folder: Path) -> None:
+    """Throws the index of terms away: the next writer makes it again, from what is stored."""
+    with corrupt_if_broken(), contextlib.closing(sqlite3.connect(folder / "documents.db", isolation_level=None)) as db:
+        db.executescript(MORE_TABLES + "DELETE FROM wordings; DELETE FROM calls; DELETE FROM parts;")
+        db.execute("INSERT INTO log (document) SELECT id FROM documents")
+    terms = folder / "terms"
+    shutil.rmtree(terms, ignore_errors=True)
+    Terms.create(terms)
 
 
 class EmbeddedIndex:
@@ -71,11 +128,13 @@ class EmbeddedIndex:
         embedder: Embedder | None = None,
         weights: Weights | None = None,
         today: Callable[[], date] = date.today,
+        access: Callable[[], Access] = lambda: UNCONFIGURED,
     ) -> None:
         """Opens the index in `folder`; with `write`, creates it and holds the write lock until `close`.
 
         Raises IndexUnusable: IndexLocked after waiting `lock_seconds` for another writer, IndexCorrupt when a checksum
-        does not hold, IndexTooNew when a newer version wrote it.
+        does not hold, IndexTooNew when a newer version wrote it. `access` says who may see what; it is asked at each
+        search and read, so what it says holds from the next one on.
         """
         self.folder = folder
         self._warnings: tuple[str, ...] = ()
@@ -85,19 +144,24 @@ class EmbeddedIndex:
         self._to_embed: list[tuple[int, str]] = []
         self._today = today
         self._db_path = folder / "documents.db"
-        self._terms = folder / "terms"
+        self._terms_path = folder / "terms"
         self._vectors = folder / "vectors"
         self._lock = WriteLock(folder.parent / f"{folder.name}.lock")
         self._mutex = threading.RLock()
         self._snapshot: Snapshot | None = None
-        self._writer: tantivy.IndexWriter | None = None
+        self._access = access
+        self._terms: Terms | None = None
+        self._seen: OrderedDict[frozenset[Audience], _Seen] = OrderedDict()
+        self._sorted: _Sorted | None = None
+        self._placing: dict[int, str] = {}
+        """Documents' rows to the parts that they have been moved to, not yet committed."""
+        self._parts: dict[str, str] = {}
+        """Name of a part to its present folder, where that has another name."""
         self._write = write
         self._closed = False
         self._pending_chars = 0
         self._store: Store | None = None
-        self._index: tantivy.Index | None = None
         self._inode = 0
-        self._stand_in: tempfile.TemporaryDirectory[str] | None = None
         try:
             if write:
                 self._open_for_writing(lock_seconds)
@@ -142,31 +206,37 @@ class EmbeddedIndex:
             self._create()
         manifest = sealing.read_manifest(self.folder)
         sealing.verify(self.folder, manifest, thorough=True)
-        if manifest["format"] < sealing.FORMAT:
-            self._renew_terms()
+        if manifest["format"] < sealing.PLAIN:
+            renew_terms(self.folder)
         sealing.write_manifest(self.folder, {**manifest, "format": sealing.FORMAT, "clean": False})
         self._connect(write=True)
         self._require_writer().link_old()
         self._replay()
+        self._regroup()
         with corrupt_if_broken():
             vectors.sweep(self._vectors, vectors.state_of(self._require_writer().db))
 
-    def _renew_terms(self) -> None:
-        """The index of terms has another form than of old: `_replay` makes it again, from what is stored."""
-        with corrupt_if_broken(), contextlib.closing(sqlite3.connect(self._db_path, isolation_level=None)) as db:
-            db.executescript(LINK_TABLES + "DELETE FROM wordings; DELETE FROM calls;")
-            db.execute("INSERT INTO log (document) SELECT id FROM documents")
-        shutil.rmtree(self._terms, ignore_errors=True)
-        self._terms.mkdir(exist_ok=True)
-        tantivy.Index(SCHEMA, path=str(self._terms))
+    @classmethod
+    def adopt(cls, folder: Path, *, language: str | None = None) -> None:
+        """Makes an index of a folder that has what `copies.take` copied; terms and links are made anew from it.
+
+        Vectors stay as they are. Raises IndexCorrupt.
+        """
+        with corrupt_if_broken(), contextlib.closing(sqlite3.connect(folder / "documents.db")) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            (generation,) = db.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
+        renew_terms(folder)
+        sealing.write_manifest(
+            folder, {"format": sealing.FORMAT, "generation": generation, "clean": False, "files": {}}
+        )
+        cls(folder, write=True, language=language).close()
 
     def _create(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._terms.mkdir(exist_ok=True)
         db = sqlite3.connect(self._db_path, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = WAL")
-            db.executescript("BEGIN;" + TABLES + LINK_TABLES + "COMMIT;")
+            db.executescript("BEGIN;" + TABLES + MORE_TABLES + "COMMIT;")
             generation = secrets.token_hex(8)
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
@@ -174,7 +244,7 @@ class EmbeddedIndex:
             )
         finally:
             db.close()
-        tantivy.Index(SCHEMA, path=str(self._terms))
+        Terms.create(self._terms_path)
         sealing.write_manifest(
             self.folder, {"format": sealing.FORMAT, "generation": generation, "clean": False, "files": {}}
         )
@@ -183,7 +253,7 @@ class EmbeddedIndex:
         if not self.exists(self.folder):
             raise IndexUnusable("there is no index yet; run `citehound index`")
         manifest = sealing.read_manifest(self.folder)
-        if manifest["format"] < sealing.FORMAT:
+        if manifest["format"] < sealing.PLAIN:
             raise IndexUnusable("the index is of an older version; run `citehound index`, which brings it up to date")
         if not manifest["clean"] and self._recover():
             manifest = sealing.read_manifest(self.folder)
@@ -227,24 +297,19 @@ class EmbeddedIndex:
                 db.execute("PRAGMA synchronous = FULL")
             else:
                 db.execute("PRAGMA query_only = ON")
-            terms = str(self._terms)
-            if not write and not writable(self._terms / ".tantivy-meta.lock"):
-                self._stand_in = borrowed(self._terms)
-                terms = self._stand_in.name
-            self._index = tantivy.Index.open(terms)
-            self._index.config_reader("manual")
-            self._index.reload()
+            self._terms = Terms(self._terms_path, write=write)
 
     def _drop(self) -> None:
         if self._store is not None:
             self._store.db.close()
             self._store = None
-        self._index = None
-        self._writer = None
+        if self._terms is not None:
+            self._terms.close()
+            self._terms = None
+        self._placing = {}
         self._snapshot = None
-        if self._stand_in is not None:
-            self._stand_in.cleanup()
-            self._stand_in = None
+        self._sorted = None
+        self._seen.clear()
 
     def close(self) -> None:
         """Writers commit first, then seal the index with fresh checksums."""
@@ -281,7 +346,6 @@ class EmbeddedIndex:
         else:
             self.abandon()
 
-    # -- manifest and checksums
     # -- writing
 
     def _require_writer(self) -> Store:
@@ -299,8 +363,14 @@ class EmbeddedIndex:
         """Adds or replaces documents; durable and visible after `commit` (which big batches do by themselves)."""
         for entry in entries:
             with self._mutex, corrupt_if_broken():
-                row = self._begin().put(entry)
-                self._put_terms(row, entry.document, entry.chunks)
+                store = self._begin()
+                document = entry.document
+                before = store.row(document.id)
+                if before is not None:
+                    self._written().delete(store.part(before), document.id)
+                part = self._part_for(document.id, document.source, document.path)
+                row = store.put(entry, part=part)
+                self._put_terms(row, document, entry.chunks, part=part)
                 self._pending_chars += len(entry.document.text) + 200
                 if self._pending_chars > BATCH_CHARS:
                     self._commit()
@@ -309,8 +379,10 @@ class EmbeddedIndex:
         with self._mutex, corrupt_if_broken():
             store = self._begin()
             for document in documents:
+                row = store.row(document)
+                if row is not None:
+                    self._written().delete(store.part(row), document)
                 store.remove(document)
-                self._open_writer().delete_documents_by_term("document", document)
 
     def record_failure(self, state: FileState) -> None:
         """Remembers that a file failed. An earlier good version of it goes: what is served is what is there."""
@@ -331,22 +403,23 @@ class EmbeddedIndex:
             self._require_writer()
             self._commit()
 
-    def _open_writer(self) -> tantivy.IndexWriter:
-        if self._writer is None:
-            assert self._index is not None
-            try:
-                self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
-            except ValueError as error:
-                raise IndexUnusable(f"the index cannot be written: {error}; {REBUILD} if this stays") from error
-        return self._writer
+    def _written(self) -> Terms:
+        assert self._terms is not None
+        return self._terms
 
-    def _put_terms(self, row: int, document: Document, chunks: Sequence[Chunk]) -> None:
-        if self._embedder is not None:
+    def _part_for(self, document: str, source: str, path: str) -> str:
+        """The part of the index of terms for a document that is added now: one for each set of groups that may see it,
+        and the main one for what everyone may."""
+        name = _part_name(self._access().audience(document=document, source=source, path=path))
+        return self._parts.get(name, name)
+
+    def _put_terms(
+        self, row: int, document: Document, chunks: Sequence[Chunk], *, part: str, embed: bool = True
+    ) -> None:
+        if self._embedder is not None and embed:
             self._to_embed.extend(((row << _ORDINAL_BITS) | c.ordinal, embedded_text(document, c)) for c in chunks)
-        writer = self._open_writer()
-        writer.delete_documents_by_term("document", document.id)
-        for record in records(document, chunks, row=row, language=self._language_of(document.language)):
-            writer.add_document(record)
+        language = self._language_of(document.language)
+        self._written().add(part, records(document, chunks, row=row, language=language))
 
     def _language_of(self, language: str | None) -> str:
         return language or self._language or FALLBACK_LANGUAGE
@@ -359,15 +432,14 @@ class EmbeddedIndex:
                 db.execute("COMMIT")
             self._pending_chars = 0
             top = cast("int | None", db.execute("SELECT max(seq) FROM log").fetchone()[0])
-            if self._writer is not None:
-                writer, self._writer = self._writer, None
-                writer.commit()
-                writer.wait_merging_threads()
+            self._written().commit()
             state = self._embed_pending(db)
             if top is not None:
                 db.execute("BEGIN IMMEDIATE")
                 if state is not None:
                     db.execute("INSERT OR REPLACE INTO meta VALUES ('vectors', ?)", (state.packed(),))
+                db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?)", self._placing.items())
+                self._placing = {}
                 db.execute("UPDATE meta SET value = ? WHERE key = 'indexed_seq'", (str(top),))
                 db.execute("DELETE FROM log WHERE seq <= ?", (top,))
                 db.execute("COMMIT")
@@ -379,12 +451,65 @@ class EmbeddedIndex:
             pending = store.db.execute("SELECT DISTINCT document FROM log").fetchall()
             for (document,) in pending:
                 row = store.row(document)
-                self._open_writer().delete_documents_by_term("document", document)
+                for part in self._written().parts:
+                    self._written().delete(part, document)
                 stored = store.load(row) if row is not None else None
                 if row is not None and stored is not None:
-                    self._put_terms(row, stored.document, stored.chunks)
+                    self._put_terms(row, stored.document, stored.chunks, part=store.part(row))
             if pending:
+                self._forget_embedded(store.db)
                 self._commit()
+
+    def _regroup(self) -> None:
+        """Puts each document into the part of those who may see it now.
+
+        A part that loses a document is written anew, since what is deleted in one goes on to be counted in it. Those
+        that stay together go first: a part is left of its last documents only when the others are out of it.
+        """
+        store = self._require_writer()
+        access = self._access()
+        with self._mutex, corrupt_if_broken():
+            placed = store.parts()
+            self._parts = {part.rpartition("~")[0]: part for part in placed.values() if "~" in part}
+            if not access.limited and not placed:
+                return
+            wanted: dict[int, str] = {}
+            documents: dict[int, str] = {}
+            for row, document, source, packed in store.db.execute("SELECT row, id, source, head FROM documents"):
+                head = head_of(row, document, source, packed)
+                documents[row] = document
+                wanted[row] = _part_name(access.audience(document=document, source=source, path=head.path))
+            losing = {p for row, name in wanted.items() if (p := placed.get(row, MAIN)).partition("~")[0] != name}
+            moved = [row for row in wanted if placed.get(row, MAIN) in losing]
+            for name in {wanted[row] for row in moved}:
+                part = self._parts.get(name, name)
+                if part in losing:
+                    self._parts[name] = f"{name}~{secrets.token_hex(3)}"
+            moved.sort(key=lambda row: placed.get(row, MAIN).partition("~")[0] != wanted[row])
+            for row in moved:
+                stored = store.load(row)
+                if stored is None:
+                    continue
+                self._begin().db.execute("INSERT INTO log (document) VALUES (?)", (documents[row],))
+                self._written().delete(placed.get(row, MAIN), documents[row])
+                part = self._parts.get(wanted[row], wanted[row])
+                self._put_terms(row, stored.document, stored.chunks, part=part, embed=False)
+                self._placing[row] = part
+                self._pending_chars += len(stored.text) + 200
+                if self._pending_chars > BATCH_CHARS:
+                    self._commit()
+            if moved:
+                self._commit()
+            placed = store.parts()
+            used = {placed.get(row, MAIN) for row in wanted}
+            self._written().sweep(used)
+
+    def _forget_embedded(self, db: sqlite3.Connection) -> None:
+        """What has its vectors is not embedded again: a document that changes gets another row."""
+        state = vectors.state_of(db)
+        if self._embedder is not None and state is not None and state.fits(self._embedder):
+            known = set(vectors.View(self._vectors, state, live=()).rows.tolist())
+            self._to_embed = [one for one in self._to_embed if one[0] >> _ORDINAL_BITS not in known]
 
     def files(self, source: str) -> Mapping[str, FileState]:
         """Path to what is remembered of each file of a source."""
@@ -495,28 +620,88 @@ class EmbeddedIndex:
             raise IndexUnusable("this index is closed")
         return self._store
 
-    def _look(self) -> Snapshot:
-        """The newest committed state; cheap when nothing has changed."""
+    def _look(self, principal: Principal) -> Snapshot:
+        """The newest committed state as somebody sees it; cheap when nothing has changed."""
         with self._mutex, corrupt_if_broken():
-            if not self._write:
-                self._reopen_if_replaced()
-            db = self._stored().db
-            told = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('indexed_seq', 'vectors')").fetchall())
-            seq, state = int(told["indexed_seq"]), str(told.get("vectors", ""))
-            snapshot = self._snapshot
-            if (
-                snapshot is not None
-                and (snapshot.seq, snapshot.state) == (seq, state)
-                and snapshot.catalog.today == self._today()
-            ):
-                return snapshot
-            assert self._index is not None
-            self._index.reload()
-            catalog = self._read_catalog(db)
-            view = self._view(vectors.State.unpacked(state), catalog) if state else None
-            snapshot = Snapshot(seq=seq, searcher=self._index.searcher(), catalog=catalog, state=state, view=view)
-            self._snapshot = snapshot
+            whole = self._newest()
+            access = self._access()
+            known = access.unconfigured or whole.catalog.documents.keys() <= access.sources.keys()
+            if known and not access.limited:
+                return whole
+            found = self._sorted
+            if found is None or found.access is not access or found.whole is not whole:
+                found = self._sorted = _Sorted.of(whole, access, before=found)
+            visible = frozenset(a for a in found.audiences if principal.may_see(a))
+            if len(visible) == len(found.audiences):
+                return found.exact
+            seen = self._seen.get(visible)
+            if seen is None or seen.of is not found:
+                before = seen.snapshot.catalog if seen is not None else None
+                seen = _Seen(of=found, snapshot=self._narrowed(found, visible, before=before))
+                self._seen[visible] = seen
+                while len(self._seen) > _MOST_SEEN:
+                    self._seen.popitem(last=False)
+            self._seen.move_to_end(visible)
+            return seen.snapshot
+
+    def _newest(self) -> Snapshot:
+        if not self._write:
+            self._reopen_if_replaced()
+        store = self._stored()
+        told = dict(store.db.execute("SELECT key, value FROM meta WHERE key IN ('indexed_seq', 'vectors')").fetchall())
+        seq, state = int(told["indexed_seq"]), str(told.get("vectors", ""))
+        snapshot = self._snapshot
+        if (
+            snapshot is not None
+            and (snapshot.seq, snapshot.state) == (seq, state)
+            and snapshot.catalog.today == self._today()
+        ):
             return snapshot
+        catalog = self._read_catalog(store.db)
+        parts = store.parts()
+        view = self._view(vectors.State.unpacked(state), catalog) if state else None
+        searcher = self._written().searcher({parts.get(row, MAIN) for row in catalog.by_row} if parts else {MAIN})
+        self._snapshot = Snapshot(seq=seq, searcher=searcher, catalog=catalog, state=state, view=view, parts=parts)
+        return self._snapshot
+
+    def _narrowed(self, found: _Sorted, visible: frozenset[Audience], *, before: Catalog | None) -> Snapshot:
+        """What is left for somebody: the documents, and with them all that follows from documents."""
+        whole = found.whole
+        mine = {row: head for row, head in whole.catalog.by_row.items() if found.by_row[row] in visible}
+        empty = Catalog.empty(today=whole.catalog.today, language=self._language_of(None))
+        catalog = (before or empty).after(
+            added=[head for row, head in mine.items() if before is None or row not in before.by_row],
+            gone=[row for row in before.by_row if row not in mine] if before is not None else [],
+            today=whole.catalog.today,
+        )
+        parts: dict[str, list[int]] = defaultdict(list)
+        for row in whole.catalog.by_row:
+            parts[whole.parts.get(row, MAIN)].append(row)
+        inside = {part for part, rows in parts.items() if all(row in mine for row in rows)}
+        apart = sorted(row for part, rows in parts.items() if part not in inside for row in rows if row in mine)
+        if sum(mine[row].passages for row in apart) > _MOST_ANEW:
+            self._warn("access rules have changed: until `citehound index` is run, scores count passages of others too")
+            inside |= {whole.parts.get(row, MAIN) for row in apart}
+            apart = []
+
+        def anew() -> Iterator[tantivy.Document]:
+            for row in apart:
+                stored = self._stored().load(row)
+                if stored is not None:
+                    language = self._language_of(stored.document.language)
+                    yield from records(stored.document, stored.chunks, row=row, language=language)
+
+        searcher = self._written().searcher(inside, anew=anew if apart else None)
+        return Snapshot(
+            seq=whole.seq,
+            searcher=searcher,
+            catalog=catalog,
+            state=whole.state,
+            view=whole.view,
+            parts=whole.parts,
+            whole=False,
+            exact=True,
+        )
 
     def _reopen_if_replaced(self) -> None:
         try:
@@ -568,7 +753,7 @@ class EmbeddedIndex:
 
         `hidden_superseded` counts the documents that would have been among these hits but do not hold today.
         """
-        look = self._look()
+        look = self._look(principal)
         catalog = look.catalog
         chosen = choose(catalog, source=source, filters=filters)
         if chosen.notes:
@@ -630,7 +815,7 @@ class EmbeddedIndex:
         per_document: int = 2,
     ) -> Explanation:
         """How `search` with the same arguments comes to its hits, and why what came near is none."""
-        look = self._look()
+        look = self._look(principal)
         catalog = look.catalog
         chosen = choose(catalog, source=source, filters=filters)
         legs = ranking.legs_of(look, query, chosen, embed=self.embed, source=source, documents=documents)
@@ -688,7 +873,7 @@ class EmbeddedIndex:
         only_current: bool = True,
     ) -> EmbeddedTrail | None:
         """What the chase asks; None when an unknown filter means that nothing can match."""
-        look = self._look()
+        look = self._look(principal)
         catalog = look.catalog
         chosen = choose(catalog, source=source, filters=filters)
         if chosen.notes:
@@ -707,6 +892,11 @@ class EmbeddedIndex:
             if known is None or known.id in hidden or (source is not None and known.source != source):
                 return False
             return not chosen.wanted or head(row) is not None
+
+        def called(keys: Sequence[int]) -> dict[int, list[tuple[int, float]]]:
+            found = self._stored().called(keys)
+            kept = {key: [pair for pair in pairs if pair[0] in by_row] for key, pairs in found.items()}
+            return {key: pairs for key, pairs in kept.items() if pairs}
 
         def nearest(vector: Vectors, limit: int) -> list[tuple[tuple[int, int], float]]:
             near = self.nearest(
@@ -731,7 +921,8 @@ class EmbeddedIndex:
             inside=inside,
             load=self._stored().load,
             wordings=self._stored().wordings,
-            called=self._stored().called,
+            called=called,
+            exact=look.exact,
             embed=self.embed,
             nearest=nearest,
             cosines=cosines,
@@ -763,7 +954,7 @@ class EmbeddedIndex:
 
     def embed(self, texts: Sequence[str]) -> Vectors | None:
         """Queries as vectors of this index; None when it has none."""
-        if self._embedder is None or self._look().view is None:
+        if self._embedder is None or self._look(OWNER).view is None:
             return None
         try:
             return self._embedder.embed(texts, kind="query")
@@ -783,7 +974,7 @@ class EmbeddedIndex:
         k: int = 20,
     ) -> Sequence[Near]:
         """The `k` passages nearest to one row of `embed`, best first."""
-        look = self._look()
+        look = self._look(principal)
         chosen = choose(look.catalog, source=source, filters=filters)
         if look.view is None or chosen.notes:
             return ()
@@ -796,7 +987,7 @@ class EmbeddedIndex:
 
     def cosines(self, vectors: Vectors, passages: Sequence[tuple[str, int]], *, principal: Principal) -> Vectors:
         """(rows of `vectors`, passages): how near each passage, given as (document, ordinal), is to each row."""
-        look = self._look()
+        look = self._look(principal)
         if look.view is None:
             return np.zeros((len(vectors), len(passages)), dtype=np.float32)
         heads = look.catalog.heads
@@ -806,18 +997,18 @@ class EmbeddedIndex:
 
     def document(self, document: str, *, principal: Principal) -> Document | None:
         """The whole document by its full id, or None."""
-        head = self._look().catalog.heads.get(document)
+        head = self._look(principal).catalog.heads.get(document)
         stored = self._stored().load(head.row) if head is not None else None
         return stored.document if stored is not None else None
 
     def chunks(self, document: str, *, principal: Principal) -> tuple[Chunk, ...]:
         """The chunks of one document, in order; empty when there is no such document."""
-        head = self._look().catalog.heads.get(document)
+        head = self._look(principal).catalog.heads.get(document)
         stored = self._stored().load(head.row) if head is not None else None
         return stored.chunks if stored is not None else ()
 
     def info(self, document: str, *, principal: Principal) -> DocumentInfo | None:
-        catalog = self._look().catalog
+        catalog = self._look(principal).catalog
         head = catalog.heads.get(document)
         return None if head is None else _info(catalog, head)
 
@@ -832,7 +1023,7 @@ class EmbeddedIndex:
         limit: int = 50,
     ) -> DocumentList:
         """Documents by id, from `start`; `hidden_superseded` counts those that match but do not hold today."""
-        catalog = self._look().catalog
+        catalog = self._look(principal).catalog
         chosen = choose(catalog, source=source, filters=filters)
         if chosen.notes:
             return DocumentList(documents=(), total=0, notes=chosen.notes)
@@ -846,15 +1037,15 @@ class EmbeddedIndex:
         )
 
     def ids(self, *, principal: Principal) -> Sequence[str]:
-        return list(self._look().catalog.heads)
+        return list(self._look(principal).catalog.heads)
 
     def paths(self, *, principal: Principal) -> Mapping[str, str]:
         """Document id to its path with extension, prefixed by source: 'policies/a/b.md'."""
-        return {h.id: f"{h.source}/{h.path}" for h in self._look().catalog.heads.values()}
+        return {h.id: f"{h.source}/{h.path}" for h in self._look(principal).catalog.heads.values()}
 
     def resolve(self, name: str, *, principal: Principal) -> str:
         """The full id of whatever names a document. Raises UnknownDocument with the candidates or the nearest ids."""
-        catalog = self._look().catalog
+        catalog = self._look(principal).catalog
         found = catalog.names.find(name)
         if len(found) == 1:
             return found[0]
@@ -867,12 +1058,12 @@ class EmbeddedIndex:
 
     def values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
         """Known values of a metadata key, most frequent first; empty for an unknown key."""
-        catalog = self._look().catalog
+        catalog = self._look(principal).catalog
         known = catalog.keys.get(source, {}).get(fold_value(key))
         return [] if known is None else list(catalog.whole_values(source, known))
 
     def lexicon(self, *, principal: Principal) -> EmbeddedLexicon:
-        look = self._look()
+        look = self._look(principal)
         return EmbeddedLexicon(searcher=look.searcher, catalog=look.catalog)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import tantivy
 from tantivy import Occur, Query
@@ -19,9 +19,11 @@ from .catalog import Catalog, Head
 from .functionwords import FUNCTION_WORDS
 from .fusion import Candidate, Weights, fuse
 
+T = TypeVar("T")
+
 SNIPPET = 300
 _MAX_TERMS = 40
-_MOST_COLLECTED = 20_000
+MOST_COLLECTED = 20_000
 ORDINAL = (1 << vectors.ORDINAL_BITS) - 1
 _ORDINAL_BITS = vectors.ORDINAL_BITS
 _CANDIDATES = 100
@@ -45,6 +47,12 @@ class Snapshot:
     """What `documents.db` said of the vectors."""
     view: vectors.View | None = None
     """None without vectors of this embedder."""
+    parts: Mapping[int, str] = field(default_factory=dict[int, str])
+    """In which part of the index of terms a document is, by row, where that is not the main one."""
+    whole: bool = True
+    """Nothing that is there is kept from who asks."""
+    exact: bool = False
+    """What there is beside the documents of `catalog` must not even decide between equal scores."""
     masks: dict[tuple[Any, ...], vectors.Mask] = field(default_factory=dict[tuple[Any, ...], vectors.Mask])
     """Which vectors the searches of late could look at."""
     repeated: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
@@ -158,7 +166,7 @@ def mask_of(
     catalog = look.catalog
     assert look.view is not None
     narrow = (source is not None and source != catalog.only_source) or chosen.wanted
-    if documents is None and not narrow and not (only_current and catalog.hidden):
+    if look.whole and documents is None and not narrow and not (only_current and catalog.hidden):
         return None
     table = catalog.rows(source=source, wanted=chosen.wanted, only_current=only_current)
     if documents is not None:
@@ -236,6 +244,9 @@ def collect(
         if legs.words is not None:
             result = look.searcher.search(legs.words, limit=limit, count=False)
             pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
+        more = len(pairs) >= limit
+        if look.exact and limit < MOST_COLLECTED:
+            pairs = settled(pairs, limit)
         addresses = [address for _, address in pairs]
         keys = cast("list[int]", look.searcher.fast_field_values("chunk", addresses)) if pairs else []
         texts = cast("list[int]", look.searcher.fast_field_values("text", addresses)) if pairs else []
@@ -277,9 +288,17 @@ def collect(
             )
             candidates.sort(key=lambda c: (-round(c.score, 5), by_row[c.key >> _ORDINAL_BITS].id, c.key))
         ranking = _walk(candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged)
-        if len(ranking.taken) >= k or len(pairs) < limit or limit >= _MOST_COLLECTED:
+        if len(ranking.taken) >= k or not more or limit >= MOST_COLLECTED:
             return ranking
         limit *= 4
+
+
+def settled(pairs: list[tuple[float, T]], limit: int) -> list[tuple[float, T]]:
+    """Without those as good as the last one, where there may be more of them: which were given is chance."""
+    if len(pairs) < limit:
+        return pairs
+    last = round(pairs[-1][0], 5)
+    return [pair for pair in pairs if round(pair[0], 5) > last]
 
 
 def _repeated(look: Snapshot, source: str, same: int) -> float:

@@ -41,7 +41,7 @@ CREATE TABLE files (
 ) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL);
 """
-LINK_TABLES = """
+MORE_TABLES = """
 CREATE TABLE IF NOT EXISTS wordings (row INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS calls (
     key INTEGER NOT NULL, row INTEGER NOT NULL, weight REAL NOT NULL, PRIMARY KEY (key, row)
@@ -51,8 +51,13 @@ CREATE TRIGGER IF NOT EXISTS links_go AFTER DELETE ON documents BEGIN
     DELETE FROM wordings WHERE row = old.row;
     DELETE FROM calls WHERE row = old.row;
 END;
+CREATE TABLE IF NOT EXISTS parts (row INTEGER PRIMARY KEY, part TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS parts_go AFTER DELETE ON documents BEGIN
+    DELETE FROM parts WHERE row = old.row;
+END;
 """
-"""What links stand on: the words and names of each document's passages, and by which names a document is called."""
+"""What links stand on: the words and names of each document's passages, and by which names a document is called. And in
+which part of the index of terms a document is, where that is not the main one."""
 
 
 class StoredDocument:
@@ -202,8 +207,8 @@ class Store:
 
     # -- writing, in a transaction that the caller has begun
 
-    def put(self, entry: IndexEntry) -> int:
-        """Adds or replaces a document, its file's state and its links; gives its row."""
+    def put(self, entry: IndexEntry, *, part: str) -> int:
+        """Adds or replaces a document, its file's state and its links; gives its row. `part`: of the index of terms."""
         document = entry.document
         head, body = packed(entry)
         checksum = crc(document.id, document.source, head, body)
@@ -216,6 +221,8 @@ class Store:
         self.put_state(entry.state)
         row = self.row(document.id)
         assert row is not None
+        if part:
+            self.db.execute("INSERT INTO parts VALUES (?, ?)", (row, part))
         self._put_links(row, document, entry.chunks)
         return row
 
@@ -254,7 +261,7 @@ class Store:
     def link_old(self) -> None:
         """Documents that were indexed before links were kept get theirs."""
         with corrupt_if_broken():
-            self.db.executescript(LINK_TABLES)
+            self.db.executescript(MORE_TABLES)
             missing = self.db.execute(
                 "SELECT row FROM documents WHERE row NOT IN (SELECT row FROM wordings)"
             ).fetchall()
@@ -272,6 +279,19 @@ class Store:
     def row(self, document: str) -> int | None:
         found = self.db.execute("SELECT row FROM documents WHERE id = ?", (document,)).fetchone()
         return None if found is None else cast(int, found[0])
+
+    def parts(self) -> dict[int, str]:
+        """In which part of the index of terms each document is, by row, where that is not the main one."""
+        try:
+            return dict(self.db.execute("SELECT row, part FROM parts").fetchall())
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):  # an index of before
+                return {}
+            raise
+
+    def part(self, row: int) -> str:
+        found = self.db.execute("SELECT part FROM parts WHERE row = ?", (row,)).fetchone()
+        return "" if found is None else str(found[0])
 
     def files(self, source: str) -> Mapping[str, FileState]:
         with self._mutex, corrupt_if_broken():

@@ -12,6 +12,7 @@ from tantivy import Occur, Query
 from ..documents import Metadata
 from ..embedding import Vectors
 from .links import Mention, Wording, mentions, wording
+from .ranking import MOST_COLLECTED, settled
 
 _FIELDS = (("body", 1.0, "freq"), ("title", 0.7, "freq"), ("any", 0.4, "basic"))
 
@@ -132,7 +133,9 @@ class EmbeddedTrail:
         embed: Callable[[Sequence[str]], Vectors | None],
         nearest: Callable[[Vectors, int], Sequence[tuple[Place, float]]],
         cosines: Callable[[Vectors, Sequence[Place]], Vectors],
+        exact: bool,
     ) -> None:
+        """With `exact`, what decides between equal scores is the documents alone, not how they are stored."""
         self._searcher = searcher
         self._schema = schema
         self._marks = [self._mark(mark) for mark in marks]
@@ -148,6 +151,7 @@ class EmbeddedTrail:
         self._embed = embed
         self._nearest = nearest
         self._cosines = cosines
+        self._exact = exact
         self._frequencies: dict[str, int] = {}
         self._pages: dict[Place, Page | None] = {}
         self._fields: dict[tuple[str, str], bool] = {}
@@ -186,8 +190,7 @@ class EmbeddedTrail:
             must.append((Occur.Must, Query.const_score_query(chosen, 0.0)))
         if must:
             query = Query.boolean_query([(Occur.Must, query), *must])
-        result = self._searcher.search(query, limit=limit, count=False)
-        pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
+        pairs = self._best(query, limit)
         keys = cast("list[int]", self._searcher.fast_field_values("chunk", [address for _, address in pairs]))
         found: list[tuple[Place, float]] = []
         for (score, _), key in zip(pairs, keys, strict=True):
@@ -196,6 +199,17 @@ class EmbeddedTrail:
                 found.append((place, score))
         found.sort(key=lambda f: (-round(f[1], 5), f[0]))
         return found
+
+    def _best(self, query: Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+        while True:
+            found = self._searcher.search(query, limit=limit, count=False)
+            pairs = cast("list[tuple[float, tantivy.DocAddress]]", found.hits)
+            if not self._exact or limit >= MOST_COLLECTED:
+                return pairs
+            certain = settled(pairs, limit)
+            if certain or not pairs:
+                return certain
+            limit *= 4
 
     def embed(self, texts: Sequence[str]) -> Vectors | None:
         return self._embed(texts)

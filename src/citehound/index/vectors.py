@@ -296,6 +296,8 @@ class View:
             places = np.arange(len(wanted))
         if len(places) <= most:
             return places
-        best = np.argpartition(apart, most)[:most]
-        chosen = places[best]
-        return np.sort(chosen[wanted[chosen]])
+        furthest = np.partition(apart, most - 1)[most - 1]
+        # Of equal ones the first count, so that vectors that do not, change nothing.
+        nearer, equal = np.flatnonzero(apart < furthest), np.flatnonzero(apart == furthest)
+        chosen = places[np.sort(np.concatenate((nearer, equal[: most - len(nearer)])))]
+        return chosen[wanted[chosen]]
