@@ -16,6 +16,7 @@ import click
 
 from .. import __version__
 from ..errors import CitehoundError, UsageError
+from .backups import backup, restore
 from .chat import chat
 from .commands import COMMANDS, LATER, Gate
 from .doctor import doctor
@@ -133,7 +134,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, chat, evaluate, doctor, serve, tokens, *LATER, mcp):
+for _command in (*COMMANDS, chat, evaluate, doctor, serve, tokens, backup, restore, *LATER, mcp):
     cli.add_command(_command)
 
 main = cli
