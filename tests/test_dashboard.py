@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
@@ -18,10 +19,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
-from citehound import runs
+from citehound import config, runs
 from citehound.access import OWNER, Principal
-from citehound.answers import Answer, Call, Citation, Claim, Gap, Usage
+from citehound.answers import Answer, Citation
 from citehound.config import DashboardConfig
 from citehound.dashboard import (
     Dashboard,
@@ -32,72 +35,15 @@ from citehound.dashboard import (
     matching,
     nearly_alike,
 )
-from citehound.events import Event, Read
+from citehound.events import Event
 from citehound.runs import RunRecord, RunStore
-
-ANNA = Principal(name="anna")
-NOW = 1_700_000_000.0
-DAY = 86400.0
-INDEXED = {"rules/a": "A", "rules/b": "B", "deals/c": "C", "deals/never": "Never"}
-WORDINGS = (
-    "evidence of annual due diligence",
-    "Annual due diligence: evidence?",
-    "annual due diligence of subcontractors",
-    "an exit plan",
-    "recovery within 4 hours",
-    "recovery within 8 hours",
-)
-
-
-def answer(
-    *,
-    question: str = "What?",
-    mode: str = "agent",
-    model: str = "offline",
-    status: str = "complete",
-    stop: str = "answered",
-    searches: Sequence[str] = ("rules",),
-    citations: Sequence[tuple[str, bool]] = (),
-    gaps: Sequence[tuple[str, bool]] = (),
-    dollars: float | None = 0.01,
-    seconds: float = 2.0,
-    tokens: tuple[int, int, int] = (100, 40, 10),
-) -> Answer:
-    return Answer(
-        question=question,
-        requested_mode="auto",
-        mode=mode,
-        route="why",
-        model=model,
-        status=status,  # type: ignore[arg-type]
-        text="x",
-        claims=tuple(
-            Claim(
-                text="t",
-                status="verified" if good else "unverified",
-                citations=(Citation(document=name, quote="q", status="verified" if good else "unverified"),),
-            )
-            for name, good in citations
-        ),
-        missing=tuple(Gap(what=what, status="checked" if checked else "unchecked") for what, checked in gaps),
-        calls=tuple(Call(step=1, tool=f"search_{s}", arguments={"query": "q"}, source=s) for s in searches),
-        stop_reason=stop,  # type: ignore[arg-type]
-        usage=Usage(
-            steps=len(searches) + 1,
-            model_calls=2,
-            searches=len(searches),
-            reads=1,
-            input_tokens=tokens[0],
-            cached_tokens=tokens[1],
-            output_tokens=tokens[2],
-            dollars=dollars,
-            seconds=seconds,
-        ),
-    )
-
-
-def reads(*documents: str) -> list[Event]:
-    return [Read(step=1, document=document, section=None, start=0, end=5) for document in documents]
+from citehound.server.app import create_app
+from citehound.server.dashboard import Watch
+from citehound.server.metrics import Metrics
+from citehound.server.questions import Questions, Running
+from citehound.server.tokens import Tokens
+from invented import ANNA, DAY, INDEXED, NOW, WORDINGS, answer, invent, reads
+from small import TOML, write_corpus
 
 
 class Book:
@@ -112,6 +58,9 @@ class Book:
     ) -> str:
         self.clock = at
         return self.store.save(given, events, principal=principal)
+
+    def set(self, at: float) -> None:
+        self.clock = at
 
     def records(self) -> list[RunRecord]:
         return [self.store.get(summary.run_id, principal=OWNER) for summary in self.store.list(10_000, principal=OWNER)]
@@ -291,31 +240,6 @@ def check(got: Dashboard, records: Sequence[RunRecord], *, source: str | None, z
     assert sum(g.runs for g in got.gap_groups) >= got.runs_with_gaps
 
 
-def invent(book: Book, chance: random.Random, number: int) -> None:
-    names = [*INDEXED, "deals/gone"]
-    for n in range(number):
-        given = answer(
-            question=f"q{n}",
-            mode=chance.choice(("single", "agent", "research")),
-            model=chance.choice(("offline", "a:b")),
-            status=chance.choice(("complete", "partial", "not_found", "failed")),
-            stop=chance.choice(("answered", "answered", "steps", "dollars", "seconds", "no_progress")),
-            searches=[chance.choice(("rules", "deals")) for _ in range(chance.randrange(5))],
-            citations=[(chance.choice(names), chance.random() < 0.7) for _ in range(chance.randrange(4))],
-            gaps=[(chance.choice(WORDINGS), chance.random() < 0.5) for _ in range(chance.randrange(3))],
-            dollars=chance.choice((None, 0.0, 0.01, 0.25)),
-            seconds=chance.choice((0.0, 0.5, 1.25, 30.0)),
-            tokens=(chance.randrange(1000), chance.randrange(100), chance.randrange(50)),
-        )
-        at = NOW - chance.random() * chance.choice((DAY, 40 * DAY, 400 * DAY))
-        who = chance.choice((OWNER, ANNA))
-        run_id = book.save(
-            given, reads(*chance.sample(names[:3] + names[4:], chance.randrange(4))), at=at, principal=who
-        )
-        if chance.random() < 0.3:
-            book.store.give_feedback(run_id, good=chance.random() < 0.5, principal=OWNER, reason="because")
-
-
 SELECTIONS = st.builds(
     Selection,
     since=st.sampled_from((None, NOW - DAY, NOW - 30 * DAY)),
@@ -331,7 +255,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, list[RunRecord
     made = Book(tmp_path_factory.mktemp("many") / "runs.sqlite")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs.time, "time", lambda: made.clock)
-        invent(made, random.Random(7), 120)
+        invent(made.store, random.Random(7), 120, at=made.set)
     return made, made.records()
 
 
@@ -481,7 +405,7 @@ def test_a_record_that_cannot_be_read_is_counted_as_far_as_it_goes(book: Book) -
 
 
 def test_runs_of_before_are_counted_when_the_store_is_brought_up_to_date(book: Book) -> None:
-    invent(book, random.Random(3), 15)
+    invent(book.store, random.Random(3), 15, at=book.set)
     before = book.numbers()
     with closing(sqlite3.connect(book.store.path)) as db, db:
         for name in ("run_facts", "fact_sources", "fact_documents", "fact_gaps"):
@@ -568,3 +492,184 @@ def test_the_selection_is_tested_whole() -> None:
     known = {"since", "until", "source", "mode", "model", "gap"}
     tested = {"status", "stop_reason", "searches", "capped", "failed", "unverified", "document", "good"}
     assert {f.name for f in fields(Selection)} == known | tested | {"min_seconds", "min_dollars"}
+
+
+# Over HTTP ----------------------------------------------------------------------------------------------------------
+
+QUESTION = "Within how many hours must incidents be reported?"
+
+
+class Site:
+    """An application over a small corpus, ready to be asked, with a token for each of three."""
+
+    def __init__(self, root: Path, toml: str = "") -> None:
+        self.config = config.load(write_corpus(root, toml=TOML + toml), env={})
+        self.app = create_app(self.config)
+        tokens: Tokens = self.app.state.tokens
+        self.secrets = {
+            "boss": tokens.add("boss", owner=True),
+            "anna": tokens.add("anna"),
+            "prometheus": tokens.add("prometheus", groups=["metrics"]),
+        }
+        self.client = TestClient(self.app, base_url="http://127.0.0.1:8765")
+
+    def __enter__(self) -> Site:
+        self.client.__enter__()
+        while self.client.get("/readyz").status_code != 200:
+            pass
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self.client.__exit__(*what)
+
+    def get(self, path: str, who: str | None = "boss", **params: Any) -> Any:
+        headers = {} if who is None else {"Authorization": f"Bearer {self.secrets[who]}"}
+        return self.client.get(path, headers=headers, params=params)
+
+    def ask(self, who: str, **body: Any) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.secrets[who]}"}
+        got = self.client.post("/v1/ask", json={"question": QUESTION, **body}, headers=headers)
+        assert got.status_code == 200, got.text
+        return got.json()
+
+    def metrics(self, who: str | None = "boss") -> dict[str, float]:
+        got = self.get("/metrics", who)
+        assert got.status_code == 200
+        assert got.headers["content-type"].startswith("text/plain; version=0.0.4")
+        return {
+            f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
+            for family in text_string_to_metric_families(got.text)
+            for s in family.samples
+        }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site")) as made:
+        yield made
+
+
+def test_the_server_gives_each_the_numbers_of_their_own_questions(site: Site) -> None:
+    first, second = site.ask("anna"), site.ask("boss", mode="agent")
+    assert site.get("/v1/dashboard", None).status_code == 401
+    assert site.get("/v1/dashboard/runs", None).status_code == 401
+    mine, everything = site.get("/v1/dashboard", "anna").json(), site.get("/v1/dashboard").json()
+    assert (mine["runs"], everything["runs"]) == (1, 2)
+    assert mine["searches"] == first["usage"]["searches"]
+    assert everything["input_tokens"] == first["usage"]["input_tokens"] + second["usage"]["input_tokens"]
+    assert everything["coverage"]["documents"] == 4
+    assert mine["by_mode"][0]["name"] == first["mode"]
+    assert [r["run_id"] for r in site.get("/v1/dashboard/runs", "anna").json()["runs"]] == [first["run_id"]]
+    found = site.get("/v1/dashboard/runs", document="rules/security", mode="agent").json()
+    assert (found["total"], found["runs"][0]["run_id"]) == (1, second["run_id"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"zone": "Nowhere/Else"},
+        {"zone": "../../etc/passwd"},
+        {"since": "nan"},
+        {"since": "-1"},
+        {"until": "1e300"},
+        {"searches": "99999999999999999999"},
+        {"capped": "maybe"},
+        {"limit": "0"},
+        {"before": "; DROP"},
+    ],
+    ids=str,
+)
+def test_a_wrong_selection_is_refused_with_one_line(site: Site, wrong: dict[str, str]) -> None:
+    path = "/v1/dashboard/runs" if wrong.keys() & {"limit", "before"} else "/v1/dashboard"
+    got = site.get(path, **wrong)
+    assert got.status_code == 422
+    assert "\n" not in got.json()["error"]["message"]
+
+
+def test_a_range_may_be_any(site: Site) -> None:
+    for since, until in ((0, 32_503_680_000), (5, 1), (0, 0), (32_503_680_000, None)):
+        got = site.get("/v1/dashboard", since=since, **({} if until is None else {"until": until}))
+        assert got.status_code == 200
+        assert len(got.json()["trend"]) <= 1100
+
+
+def test_prometheus_counts_what_was_answered(site: Site) -> None:
+    before = site.metrics("prometheus")
+    given = site.ask("anna", mode="single")
+    after = site.metrics("prometheus")
+    added = {name: value - before.get(name, 0.0) for name, value in after.items() if name.startswith("citehound_")}
+    usage, by = given["usage"], "mode=single,model=offline"
+    assert added[f"citehound_questions_total{{{by},status={given['status']},stop_reason=answered}}"] == 1
+    assert added[f"citehound_question_searches_sum{{{by}}}"] == usage["searches"]
+    assert added[f"citehound_question_steps_sum{{{by}}}"] == usage["steps"]
+    assert added[f"citehound_question_seconds_sum{{{by}}}"] == pytest.approx(usage["seconds"])
+    assert added["citehound_tokens_total{kind=output,model=offline}"] == usage["output_tokens"]
+    cited = [c["status"] for claim in given["claims"] for c in claim["citations"]]
+    assert added["citehound_citations_total{status=verified}"] == cited.count("verified") > 0
+    assert added["citehound_citations_total{status=unverified}"] == cited.count("unverified")
+    assert added["citehound_http_requests_total{method=POST,route=/v1/ask,status=200}"] == 1
+    assert after["citehound_questions_running{}"] == 0
+    assert after["process_resident_memory_bytes{}"] > 1_000_000
+
+
+def test_metrics_need_a_token_of_their_group_or_the_owners(site: Site) -> None:
+    assert site.get("/metrics", None).status_code == 401
+    refused = site.get("/metrics", "anna")
+    assert refused.status_code == 403
+    assert "'metrics'" in refused.json()["error"]["message"]
+    assert site.metrics("boss")
+
+
+def test_paths_that_are_made_up_do_not_become_series(site: Site) -> None:
+    for n in range(20):
+        site.client.request("BREW", f"/made/up/{n}")
+        site.client.get(f"/static/made-up-{n}.js")
+        site.get(f"/v1/documents/made/up/{n}")
+    routes = {name.partition("route=")[2].partition(",")[0] for name in site.metrics() if "http_requests_total" in name}
+    assert not [route for route in routes if "made" in route]
+    assert {"none", "/static", "/v1/documents/{document:path}"} <= routes
+
+
+def test_refused_questions_are_counted(tmp_path: Path) -> None:
+    with Site(tmp_path, "\n[server]\nquestions_per_minute = 1\n") as site:
+        site.ask("anna")
+        headers = {"Authorization": f"Bearer {site.secrets['anna']}"}
+        assert site.client.post("/v1/runs", json={"question": QUESTION}, headers=headers).status_code == 429
+        counts = site.metrics()
+        assert counts["citehound_questions_refused_total{reason=rate}"] == 1
+        assert counts["citehound_questions_refused_total{reason=busy}"] == 0
+
+
+def test_failed_citations_are_warned_of_in_the_log_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    questions: Questions = site.app.state.questions
+    metrics = Metrics(running=questions.count)
+    watch = Watch(questions, metrics)
+
+    async def ended() -> None:
+        watch.ended(Running(principal=OWNER))
+        assert watch.task is not None
+        await watch.task
+
+    with caplog.at_level("INFO", logger="citehound.server"):
+        asyncio.run(ended())
+        assert not caplog.records
+        bad = questions.store.save(answer(citations=[("rules/a", False)] * 30), principal=OWNER)
+        asyncio.run(ended())
+        asyncio.run(ended())
+        (warned,) = caplog.records
+        assert warned.levelname == "WARNING"
+        assert "citations failed in the last 24 hours" in warned.message
+        assert "citehound_citation_alert 1.0" in metrics.text()
+        assert site.get("/v1/dashboard").json()["alert"]["raised"]
+        questions.store.save(replace(answer(), run_id=bad), principal=OWNER)
+        asyncio.run(ended())
+        assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
+        assert "citehound_citation_alert 0.0" in metrics.text()
+
+
+def test_chart_js_comes_from_this_server_with_its_licence(site: Site) -> None:
+    for name in ("chart.min.js", "LICENSE.md"):
+        got = site.client.get(f"/static/chart/{name}")
+        assert got.status_code == 200
+        assert "Chart.js" in got.text[:400]
+    assert site.client.get("/static/chart/../page.html").status_code == 404

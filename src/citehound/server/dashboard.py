@@ -139,14 +139,14 @@ class Watch:
         self._questions = questions
         self._metrics = metrics
         self._raised = False
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     def ended(self, running: Running) -> None:
         """A question is over."""
         if running.answer is not None:
             self._metrics.answered(running.answer)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._look())
+        if self.task is None or self.task.done():
+            self.task = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
         try:

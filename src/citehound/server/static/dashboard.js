@@ -82,13 +82,13 @@ function go(change, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", text ? `/dashboard?${text}` : "/dashboard");
 }
 
-/** A number that leads to its runs. */
-function leads(text, of, about, props = {}) {
+/** A number that leads to its runs; `runs` is how many they are, where the number says that. */
+function leads(text, of, about, { runs = null, ...props } = {}) {
   const query = address();
   for (const name of [...query.keys()]) if (name.startsWith("of.")) query.delete(name);
   for (const [name, value] of Object.entries(of)) query.set(`of.${name}`, value);
   query.set("of.", about);
-  const link = el("a", { href: `/dashboard?${query}`, ...props }, text);
+  const link = el("a", { href: `/dashboard?${query}`, "data-runs": runs, ...props }, text);
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -178,18 +178,18 @@ const clicks = (pick) => ({
 function tiles() {
   const failing = data.citations ? data.failed / data.citations : 0;
   const list = [
-    ["Questions", whole(data.runs), data.unreadable ? `${count(data.unreadable, "record")} cannot be read` : `${count(data.steps, "step")} in all`, {}, "in all", ""],
-    ["Searches per question", mean(data.searches, data.runs), `${count(data.searches, "search", "searches")} in all`, {}, "in all", ""],
-    ["Hit a cap", percent(data.capped, data.runs), count(data.capped, "question"), { capped: true }, "that hit a cap", data.capped ? "tile-warn" : ""],
-    ["Citations that failed", percent(data.failed, data.citations), `${whole(data.failed)} of ${whole(data.citations)}, in ${count(data.runs_failed, "question")}`, { failed: true }, "with a citation that failed", failing > data.alert.threshold ? "tile-bad" : ""],
-    ["Claims not verified", percent(data.unverified, data.claims), `${whole(data.unverified)} of ${whole(data.claims)}, in ${count(data.runs_unverified, "question")}`, { unverified: true }, "with a claim that is not verified", ""],
+    ["Questions", whole(data.runs), data.unreadable ? `${count(data.unreadable, "record")} cannot be read` : `${count(data.steps, "step")} in all`, {}, "in all", "", data.runs],
+    ["Searches per question", mean(data.searches, data.runs), `${count(data.searches, "search", "searches")} in all`, {}, "in all", "", data.runs],
+    ["Hit a cap", percent(data.capped, data.runs), count(data.capped, "question"), { capped: true }, "that hit a cap", data.capped ? "tile-warn" : "", data.capped],
+    ["Citations that failed", percent(data.failed, data.citations), `${whole(data.failed)} of ${whole(data.citations)}, in ${count(data.runs_failed, "question")}`, { failed: true }, "with a citation that failed", failing > data.alert.threshold ? "tile-bad" : "", data.runs_failed],
+    ["Claims not verified", percent(data.unverified, data.claims), `${whole(data.unverified)} of ${whole(data.claims)}, in ${count(data.runs_unverified, "question")}`, { unverified: true }, "with a claim that is not verified", "", data.runs_unverified],
     ["Time, median", time(data.seconds.p50), `95 % within ${time(data.seconds.p95)}`, data.seconds.p95 === null ? null : { min_seconds: data.seconds.p50 }, `that took ${time(data.seconds.p50)} or longer`, ""],
-    ["Spent", cost(data.dollars.values ? data.dollars.total : null), data.unpriced ? `${count(data.unpriced, "question")} without a price` : `${cost(data.dollars.p50)} per question, median`, { min_dollars: 0 }, "with a known price", ""],
+    ["Spent", cost(data.dollars.values ? data.dollars.total : null), data.unpriced ? `${count(data.unpriced, "question")} without a price` : `${cost(data.dollars.p50)} per question, median`, { min_dollars: 0 }, "with a known price", "", data.dollars.values],
     ["Read from cache", percent(data.cached_tokens, data.input_tokens), `of ${whole(data.input_tokens)} input tokens`, null, "", ""],
   ];
-  return el("div", { class: "tiles" }, list.map(([label, value, note, of, about, kind]) => {
+  return el("div", { class: "tiles" }, list.map(([label, value, note, of, about, kind, runs]) => {
     const inside = [el("span", { class: "tile-label" }, label), el("span", { class: "tile-value" }, value), el("span", { class: "tile-note" }, note)];
-    return of ? leads(inside, of, about, { class: `tile ${kind}` }) : el("div", { class: "tile" }, inside);
+    return of ? leads(inside, of, about, { runs, class: `tile ${kind}` }) : el("div", { class: "tile" }, inside);
   }));
 }
 
@@ -213,7 +213,7 @@ function searches() {
         title: "Distribution",
         label: `How many questions made how many searches: ${data.distribution.map((d) => `${count(d.runs, "question")} ${about(d.searches)}`).slice(0, 12).join(", ")}`,
         columns: ["Searches", "Questions"],
-        rows: data.distribution.map((d) => [whole(d.searches), leads(whole(d.runs), { searches: d.searches }, about(d.searches))]),
+        rows: data.distribution.map((d) => [whole(d.searches), leads(whole(d.runs), { searches: d.searches }, about(d.searches), { runs: d.runs })]),
         chart: (c) => ({
           type: "bar",
           data: { labels: steps.map(String), datasets: [{ label: "questions", data: steps.map((n) => runs.get(n) ?? 0), backgroundColor: c.accent, maxBarThickness: 44, borderRadius: 3 }] },
@@ -225,7 +225,7 @@ function searches() {
         note: `Searches per question and questions, by ${perPeriod[data.bucket]}`,
         label: `Searches per question by ${perPeriod[data.bucket]}`,
         columns: [perPeriod[data.bucket], "Questions", "Searches", "Per question", "Hit a cap"],
-        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(whole(p.runs), inPeriod(p), `of ${periodName(p)}`), whole(p.searches), mean(p.searches, p.runs), p.capped ? leads(whole(p.capped), { ...inPeriod(p), capped: true }, `that hit a cap, ${periodName(p)}`) : "0"]),
+        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(whole(p.runs), inPeriod(p), `of ${periodName(p)}`, { runs: p.runs }), whole(p.searches), mean(p.searches, p.runs), p.capped ? leads(whole(p.capped), { ...inPeriod(p), capped: true }, `that hit a cap, ${periodName(p)}`, { runs: p.capped }) : "0"]),
         chart: (c) => ({
           data: {
             labels: data.trend.map(short),
@@ -246,7 +246,7 @@ function shares({ title, rows, name, field, about, color }) {
     title,
     label: `${title}: ${rows.map((r) => `${name(r.name)} ${whole(r.runs)}`).join(", ")}`,
     columns: [title, "Questions", "Share"],
-    rows: rows.map((r) => [name(r.name), leads(whole(r.runs), { [field]: r.name }, about(r.name)), percent(r.runs, data.runs)]),
+    rows: rows.map((r) => [name(r.name), leads(whole(r.runs), { [field]: r.name }, about(r.name), { runs: r.runs }), percent(r.runs, data.runs)]),
     chart: (c) => ({
       type: "bar",
       data: { labels: rows.map((r) => name(r.name)), datasets: [{ label: "questions", data: rows.map((r) => r.runs), backgroundColor: rows.map((r) => color(c, r.name)), maxBarThickness: 26, borderRadius: 3 }] },
@@ -319,7 +319,7 @@ function spending() {
         note: `Dollars by ${perPeriod[data.bucket]}`,
         label: `Dollars by ${perPeriod[data.bucket]}, ${cost(data.dollars.total)} in all`,
         columns: [perPeriod[data.bucket], "Dollars", "Time per question"],
-        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(cost(p.dollars), inPeriod(p), `of ${periodName(p)}`), time(p.seconds / p.runs)]),
+        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(cost(p.dollars), inPeriod(p), `of ${periodName(p)}`, { runs: p.runs }), time(p.seconds / p.runs)]),
         chart: (c) => ({
           type: "bar",
           data: { labels: data.trend.map(short), datasets: [{ label: "dollars", data: data.trend.map((p) => p.dollars), backgroundColor: c.accent, maxBarThickness: 28, borderRadius: 2 }] },
@@ -331,7 +331,7 @@ function spending() {
         note: `Mean seconds by ${perPeriod[data.bucket]}`,
         label: `Mean seconds per question by ${perPeriod[data.bucket]}`,
         columns: [perPeriod[data.bucket], "Questions", "Time per question"],
-        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(whole(p.runs), inPeriod(p), `of ${periodName(p)}`), time(p.seconds / p.runs)]),
+        rows: data.trend.filter((p) => p.runs).map((p) => [periodName(p), leads(whole(p.runs), inPeriod(p), `of ${periodName(p)}`, { runs: p.runs }), time(p.seconds / p.runs)]),
         chart: (c) => ({
           type: "line",
           data: { labels: data.trend.map(short), datasets: [{ label: "seconds", data: data.trend.map((p) => (p.runs ? p.seconds / p.runs : null)), borderColor: c.accent, backgroundColor: c.accent, spanGaps: true, pointRadius: data.trend.length > 45 ? 0 : 3, tension: 0.25 }] },
@@ -352,10 +352,10 @@ function groups() {
             [field, "Questions", "Complete", "Searches each", "Hit a cap", "Citations failed", "From cache", "Median time", "95 % within", "Median cost", "Spent"],
             list.map((g) => [
               g.name,
-              leads(whole(g.runs), { [field]: g.name }, about(g.name)),
-              g.complete ? leads(percent(g.complete, g.runs), { [field]: g.name, status: "complete" }, `${about(g.name)}, complete`) : percent(0, g.runs),
+              leads(whole(g.runs), { [field]: g.name }, about(g.name), { runs: g.runs }),
+              g.complete ? leads(percent(g.complete, g.runs), { [field]: g.name, status: "complete" }, `${about(g.name)}, complete`, { runs: g.complete }) : percent(0, g.runs),
               mean(g.searches, g.runs),
-              g.capped ? leads(percent(g.capped, g.runs), { [field]: g.name, capped: true }, `${about(g.name)}, that hit a cap`) : "0 %",
+              g.capped ? leads(percent(g.capped, g.runs), { [field]: g.name, capped: true }, `${about(g.name)}, that hit a cap`, { runs: g.capped }) : "0 %",
               g.failed ? leads(percent(g.failed, g.citations), { [field]: g.name, failed: true }, `${about(g.name)}, with a citation that failed`) : g.citations ? "0 %" : "–",
               percent(g.cached_tokens, g.input_tokens),
               time(g.seconds.p50),
@@ -381,7 +381,7 @@ function gaps() {
       "li",
       {},
       el("span", { class: "what", dir: "auto" }, g.what),
-      el("span", { class: "how-many" }, leads(count(g.runs, "question"), { gap: g.topic }, `in which this was missing: ${g.what}`)),
+      el("span", { class: "how-many" }, leads(count(g.runs, "question"), { gap: g.topic }, `in which this was missing: ${g.what}`, { runs: g.runs })),
       el("meter", { min: 0, max: most, value: g.runs, "aria-hidden": "true" }),
       (g.wordings.length || g.unchecked) && el("span", { class: "more", dir: "auto" }, [g.wordings.length ? `also: ${g.wordings.join("; ")}` : "", g.unchecked ? `not searched for in ${whole(g.unchecked)}` : ""].filter(Boolean).join(" · ")),
     ),
@@ -400,7 +400,7 @@ function documents() {
       "li",
       {},
       el("a", { class: "what", href: documentAddress(d.document) }, d.document),
-      el("span", { class: "how-many" }, leads(count(d.runs, "question"), { document: d.document }, `that read ${d.document}`)),
+      el("span", { class: "how-many" }, leads(count(d.runs, "question"), { document: d.document }, `that read ${d.document}`, { runs: d.runs })),
       el("meter", { min: 0, max: most, value: d.runs, "aria-hidden": "true" }),
       el("span", { class: "more" }, d.cited ? `cited in ${whole(d.cited)}` : "never cited"),
     ),
@@ -437,8 +437,8 @@ function feedback() {
       el(
         "div",
         { class: "tiles" },
-        leads([el("span", { class: "tile-label" }, "Good"), el("span", { class: "tile-value" }, whole(data.good))], { good: true }, "that somebody found good", { class: "tile" }),
-        leads([el("span", { class: "tile-label" }, "Bad"), el("span", { class: "tile-value" }, whole(data.bad))], { good: false }, "that somebody found bad", { class: `tile ${data.bad ? "tile-warn" : ""}` }),
+        leads([el("span", { class: "tile-label" }, "Good"), el("span", { class: "tile-value" }, whole(data.good))], { good: true }, "that somebody found good", { runs: data.good, class: "tile" }),
+        leads([el("span", { class: "tile-label" }, "Bad"), el("span", { class: "tile-value" }, whole(data.bad))], { good: false }, "that somebody found bad", { runs: data.bad, class: `tile ${data.bad ? "tile-warn" : ""}` }),
       ),
       box("Found bad, the latest", null, said.length ? el("ul", { class: "ranked" }, said) : nothing("None.")),
     ),
