@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sqlite3
 import struct
 import threading
@@ -173,18 +175,33 @@ def packed(entry: IndexEntry) -> tuple[str, bytes]:
     return head, zlib.compress(json.dumps(body).encode("ascii"), 3)
 
 
+_FULL = frozenset(
+    ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
+)
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_MAKE_ROOM = "make room on the disk and run `citehound index` again: what was reported as indexed is kept"
+
+
 @contextlib.contextmanager
 def corrupt_if_broken() -> Generator[None]:
     """What SQLite, tantivy or a decoder say about a broken store becomes one line that says what to do."""
     try:
         yield
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorname in _FULL:
+            raise IndexUnusable(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
         if "readonly" in str(error) or "unable to open" in str(error):
             raise IndexUnusable(f"the index cannot be opened: {error}; check the folder's permissions") from error
         if "locked" in str(error) or "busy" in str(error):
             raise IndexUnusable(f"the index is busy: {error}; try again") from error
         raise IndexCorrupt(f"the index is damaged ({error}); {REBUILD}") from error
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise IndexUnusable(f"the index cannot be written: {error.strerror}; {_MAKE_ROOM}") from error
+        raise
     except (sqlite3.DatabaseError, zlib.error, ValueError, KeyError, TypeError) as error:
+        if any(os.strerror(number) in str(error) for number in _NO_ROOM):  # as tantivy says it
+            raise IndexUnusable(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
         raise IndexCorrupt(f"the index is damaged ({type(error).__name__}: {error}); {REBUILD}") from error
 
 
