@@ -33,7 +33,7 @@ MOST_SUBJECT = 3
 MOST_TERMS = 5
 MOST_VALUES = 2
 _LEAST_WORD, _LONGEST_WORD = 3, 24
-_LONGEST_SPACELESS = 4
+_LONGEST_SPACELESS = 3
 """Of a script without spaces, in which a longer run would be a phrase."""
 _LARGEST = 10**12
 _LONGEST_QUOTE = 700
@@ -236,9 +236,9 @@ def topics(
     beside = _pairs(text)
     about = _words(heading, known=known, lexicon=lexicon, language=language)
     others = _words(sentence, known=known, lexicon=lexicon, language=language)
+    rest = sorted(((f, w) for s, (w, f) in others.items() if s not in about), key=lambda pair: pair)
     subject = _apart((w for w, _ in about.values()), beside, most=MOST_SUBJECT)
-    rest = sorted(((w, f) for s, (w, f) in others.items() if s not in about), key=lambda pair: (pair[1], pair[0]))
-    return subject, _apart((w for w, _ in rest[: MOST_TERMS + 2]), beside, most=MOST_TERMS)
+    return subject, _apart((w for _, w in rest), beside, most=MOST_TERMS)
 
 
 def _words(text: str, *, known: frozenset[str], lexicon: Lexicon, language: str) -> dict[str, tuple[str, int]]:
@@ -269,13 +269,17 @@ def _pairs(text: str) -> frozenset[tuple[str, str]]:
 
 
 def _apart(words: Iterable[str], beside: frozenset[tuple[str, str]], *, most: int) -> tuple[Told, ...]:
-    """In alphabetical order, without neighbours that are neighbours in the text."""
+    """The first words, in alphabetical order, without one that would make neighbours of neighbours in the text."""
     kept: list[str] = []
-    for word in sorted(dict.fromkeys(words)):
-        if kept and ((kept[-1], word) in beside or (without_spaces(word[0]) and without_spaces(kept[-1][0]))):
-            continue
-        kept.append(word)
-    return tuple(Told(word) for word in kept[:most])
+    for word in words:
+        tried = sorted({*kept, word})
+        if len(kept) < most and not any(pair in beside or _spaceless(pair) for pair in itertools.pairwise(tried)):
+            kept = tried
+    return tuple(Told(word) for word in kept)
+
+
+def _spaceless(pair: tuple[str, str]) -> bool:
+    return without_spaces(pair[0][0]) and without_spaces(pair[1][0])
 
 
 def grams(text: str, size: int = 4) -> frozenset[tuple[str, ...]]:

@@ -263,8 +263,8 @@ def _matches(known: _Known, need: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             continue
         said = stems(" ".join([*fact.get("subject", ()), *fact.get("terms", ())]), language=known.language)
         shared = bool(about & said)
-        if fact["fit"] >= 5 or (fact["fit"] >= 3 and shared):
-            pair = _pair(need, fact)
+        pair = _pair(need, fact)
+        if fact["fit"] >= 5 or (fact["fit"] >= 3 and (shared or pair is not None)):
             found.append((fact["fit"] + 3 * shared + 2 * (pair is not None), fact))
     found.sort(key=lambda f: -f[0])
     best = found[0][0] if found else 0.0
