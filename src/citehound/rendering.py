@@ -152,6 +152,58 @@ def _gap(gap: Gap, style: Style) -> str:
     return f"- {what} (searched{where}{': ' + queries if queries else ''})"
 
 
+# For programs that take Markdown: chat front-ends, wikis.
+
+_ACTIVE = re.compile(r"[\\`*_\[\]<>|~&$]")
+"""Signs that may begin markup, HTML or a formula."""
+_LEADING = re.compile(r"^(?:[-+#]|\d+[.)](?=\s|$))")
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s`]+|(?:mailto|xmpp|javascript|data|tel|file):[^\s`]+|[^\s`@]+@[^\s`@]+"
+    r"|(?:[\w-]+\.)+[a-z]{2,}(?:[:/][^\s`]*)?",
+    re.IGNORECASE,
+)
+"""What a front-end may turn into a link by itself."""
+
+
+def markdown_text(text: str) -> str:
+    """Words of others as Markdown that shows them and is nothing else: no markup, HTML, image or link.
+
+    Addresses become code, as many front-ends make links of them otherwise.
+    """
+    line = " ".join(text.split())
+    parts: list[str] = []
+    at = 0
+    for found in _ADDRESS.finditer(line):
+        parts += [_ACTIVE.sub(r"\\\g<0>", line[at : found.start()]), _code(found.group())]
+        at = found.end()
+    shown = "".join([*parts, _ACTIVE.sub(r"\\\g<0>", line[at:])])
+    return _LEADING.sub(lambda m: m.group()[:-1] + "\\" + m.group()[-1], shown)
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', ' ').replace('|', ' ')}`"
+
+
+def render_markdown(claims: Sequence[Claim], missing: Sequence[Gap] = (), rows: Sequence[Row] = ()) -> str:
+    """Each claim with numbers of references, what is missing, and the references with their quotes."""
+    numbers: dict[tuple[str, str | None, str], int] = {}
+    listed: list[str] = []
+
+    def label(citation: Citation) -> str:
+        key = (citation.document, citation.section, citation.quote)
+        if key not in numbers:
+            numbers[key] = len(numbers) + 1
+            section = f" §{markdown_text(citation.section)}" if citation.section else ""
+            page = f", page {citation.page}" if citation.page is not None else ""
+            quote = f": “{markdown_text(citation.quote)}”" if citation.quote.strip() else ""
+            listed.append(f"- \\[{numbers[key]}\\] {_code(citation.document)}{section}{page}{quote}")
+        return f"\\[{numbers[key]}\\]"
+
+    style = Style(label=label, plain=markdown_text, cell=str)
+    body = render_survey(rows, claims, missing, style=style) if rows else render_text(claims, missing, style=style)
+    return "\n".join([body, "", "**References**", "", *listed]) if listed else body
+
+
 def event_line(event: Mapping[str, Any]) -> str | None:
     """An event (`Event.to_dict()`) as a line for somebody who waits; None for one that is no news to him."""
     match event:

@@ -28,7 +28,7 @@ from ..errors import CitehoundError
 from ..events import Emit, nowhere
 from ..models import OpenedModel
 from ..toolbox import ToolRefused
-from . import api, dashboard, report
+from . import api, dashboard, openai, report
 from .guard import Guard
 from .identity import Gatekeeper, Rate, Sessions
 from .mcp import McpEndpoint
@@ -111,6 +111,7 @@ def create_app(
     _add_handlers(app)
     _add_health(app)
     app.include_router(api.router)
+    app.include_router(openai.router)
     app.include_router(report.router)
     app.router.routes.append(mcp.route)
     # Routers of other rooms are included here, one line each: they take `Caller` for who asks.
