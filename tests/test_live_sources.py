@@ -242,20 +242,20 @@ def test_a_run_keeps_what_it_saw_when_the_source_changes_its_mind(tmp_path: Path
         return [{"id": "a", "text": texts[0] if query == "old" else texts[1]}]
 
     with corpus_of(tmp_path, moody) as corpus:
-        first = corpus.for_run("?", meter=Meter(Budget()))
-        second = corpus.for_run("?", meter=Meter(Budget()))
+        first = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
+        second = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
         first.search("moody", "old", principal=OWNER)
         second.search("moody", "new", principal=OWNER)
         assert first.document("moody/a", principal=OWNER).text == texts[0]
         assert second.document("moody/a", principal=OWNER).text == texts[1]
-        later = corpus.for_run("?", meter=Meter(Budget()))
+        later = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
         assert later.document("moody/a", principal=OWNER).text == texts[1]
 
 
 def test_ids_resolve_in_later_turns_and_not_for_others(tmp_path: Path) -> None:
     with corpus_of(tmp_path, rules) as corpus:
-        corpus.for_run("?", meter=Meter(Budget())).search("rules", "x", principal=OWNER)
-        later = corpus.for_run("?", meter=Meter(Budget()))
+        corpus.for_run("?", principal=OWNER, meter=Meter(Budget())).search("rules", "x", principal=OWNER)
+        later = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
         assert later.resolve("security", principal=OWNER) == "rules/security"
         with pytest.raises(UnknownDocument, match="search it"):
             later.resolve("rules/security", principal=Principal(name="somebody else"))
@@ -267,8 +267,8 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
 
     with corpus_of(tmp_path, many) as corpus:
         for number in range(12):
-            corpus.for_run("?", meter=Meter(Budget())).search("many", f"q{number}", principal=OWNER, k=12)
-        later = corpus.for_run("?", meter=Meter(Budget()))
+            corpus.for_run("?", principal=OWNER, meter=Meter(Budget())).search("many", f"q{number}", principal=OWNER, k=12)
+        later = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
         assert later.document("many/q11-49", principal=OWNER).text
         with pytest.raises(UnknownDocument):
             later.document("many/q0-0", principal=OWNER)

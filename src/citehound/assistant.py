@@ -195,7 +195,9 @@ class Assistant:
         question = _checked_question(question)
         _checked_mode(mode)
         if self.config.security.quarantine and (mode == "research" or survey is not None):
-            raise UsageError("mode 'research' does not read in quarantine: use 'agent', which asks document by document")
+            raise UsageError(
+                "mode 'research' does not read in quarantine: use 'agent', which asks document by document"
+            )
         if max_hops is not None and max_hops < 1:
             raise UsageError(f"max_hops is {max_hops!r}: at least 1 retrieval is needed")
         budget = _budget(self.config, max_steps=max_steps, max_dollars=max_dollars, max_seconds=max_seconds)
@@ -218,7 +220,9 @@ class Assistant:
             from .models.websearch import provider_search
 
             provider = provider_search(small, source=asks_provider, meter=meter)
-        corpus = await asyncio.to_thread(corpus.for_run, question, meter=meter, provider=provider)
+        corpus = await asyncio.to_thread(
+            corpus.for_run, question, principal=self._principal, meter=meter, provider=provider
+        )
         run = _Run(
             question=question,
             requested=mode,

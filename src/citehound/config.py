@@ -13,12 +13,14 @@ import ipaddress
 import math
 import os
 import re
+import threading
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from .access import EVERYONE, Access, Audience, Rule, audience, first_part, glob_pattern
 from .errors import ConfigError
 
 FILE_NAME = "citehound.toml"
@@ -121,6 +123,8 @@ class SourceConfig:
     private: bool = True
     trust: str = "reviewed"
     """'reviewed' or 'open'."""
+    access: Audience = None
+    """Groups that may see its documents, where no rule says otherwise; None: everyone who may ask."""
     language: str | None = None
     """ISO 639-1, for documents whose language is neither given nor detected."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -287,8 +291,20 @@ class Config:
     tracing: TracingConfig = field(default_factory=TracingConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
+    rules: tuple[Rule, ...] = ()
+    """Which groups may see which documents; the first that names a document counts."""
+    access_problems: tuple[str, ...] = ()
+    """What of this could not be read, and is denied to all but the owner."""
     path: Path | None = None
     """The file it was read from."""
+
+    @property
+    def access(self) -> Access:
+        return Access(
+            sources={source.name: source.access for source in self.sources},
+            rules=self.rules,
+            problems=self.access_problems,
+        )
 
     @property
     def state(self) -> Path:
@@ -300,8 +316,9 @@ class Config:
 
 # Loading -----------------------------------------------------------------------------------------------------------
 
-_Kind = Literal["text", "count", "whole", "number", "positive", "limit", "flag", "texts", "table", "tables"]
+_Kind = Literal["groups", "text", "count", "whole", "number", "positive", "limit", "flag", "texts", "table", "tables"]
 _WORDS: Mapping[_Kind, str] = {
+    "groups": "a list of names",
     "text": "a text in quotes",
     "count": "a whole number of at least 1",
     "whole": "a whole number of at least 0",
@@ -317,6 +334,7 @@ _TOP: Mapping[str, _Kind] = {
     "model": "table",
     "budget": "table",
     "sources": "tables",
+    "access": "tables",
     "index": "table",
     "agent": "table",
     "routing": "table",
@@ -383,6 +401,7 @@ _SOURCE: Mapping[str, _Kind] = {
     "filters": "texts",
     "private": "flag",
     "trust": "text",
+    "access": "groups",
     "language": "text",
     "metadata": "table",
     "include": "texts",
@@ -404,6 +423,7 @@ _SOURCE: Mapping[str, _Kind] = {
     "delay": "number",
     "user_agent": "text",
 }
+_ACCESS: Mapping[str, _Kind] = {"paths": "groups", "groups": "groups"}
 _SOME_KINDS: Mapping[str, tuple[str, ...]] = {
     "path": ("files",),
     "include": ("files", "site"),
@@ -618,6 +638,10 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
     if not sources and not sourceless:
         raise ConfigError(f"{where}: there are no sources; add a [[sources]] table with name and path")
     _refuse_duplicates(sources, where)
+    rules, problems = _rules(cast("list[Any]", top.get("access", [])), sources, at=where)
+    for entry, source in zip(entries, sources, strict=True):
+        wrong = _groups(cast("dict[str, Any]", entry).get("access", [EVERYONE]))[1]
+        problems += (f"the access of source {source.name!r} {wrong}: only the owner sees it",) if wrong else ()
     try:
         check_egress(sources, quarantined=tables["security"].get("quarantine", False))
     except ConfigError as error:
@@ -626,6 +650,8 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         root=root,
         path=path,
         sources=sources,
+        rules=rules,
+        access_problems=problems,
         model=ModelConfig(
             **model,
             price=_price(tables["model.price"], at=f"{where}: model.price"),
@@ -730,6 +756,7 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
         filters=tuple(filters),
         private=table.get("private", not web and not (site and not table.get("allow_private_hosts"))),
         trust=trust,
+        access=_groups(table.get("access", [EVERYONE]))[0],
         language=table.get("language"),
         metadata=cast("dict[str, str]", metadata),
         include=tuple(table.get("include", ())),
@@ -756,6 +783,101 @@ def _source(entry: Any, number: int, *, root: Path, at: str) -> SourceConfig:
     if site:
         _check_site(source, at=at)
     return source
+
+
+def _groups(value: object) -> tuple[Audience, str]:
+    """The groups, and '' or why they cannot be read; then nobody is in them."""
+    if not isinstance(value, list):
+        return frozenset(), f"must be a list of groups, not {_short(value)}" if value is not None else "is missing"
+    names = cast("list[Any]", value)
+    wrong = next((n for n in names if not isinstance(n, str) or not n.strip() or not n.isprintable()), None)
+    if wrong is not None:
+        return frozenset(), f"has {_short(wrong)}, which is no name of a group"
+    return audience([n.strip() for n in names]), ""
+
+
+def _rules(
+    entries: Sequence[Any], sources: Sequence[SourceConfig], *, at: str
+) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """The rules of [[access]], and what of them could not be read: a rule that may mean any document denies them all.
+
+    Raises ConfigError for an unknown key, and for a glob that begins with no source's name.
+    """
+    rules: list[Rule] = []
+    problems: list[str] = []
+    for number, entry in enumerate(entries, 1):
+        name = f"access[{number}]"
+        table = _table(entry, _ACCESS, at=at, prefix=f"{name}.") if isinstance(entry, dict) else {}
+        groups, wrong = _groups(table.get("groups"))
+        paths, unreadable = _paths(table.get("paths"))
+        if unreadable:
+            problems.append(f"{name}.paths {unreadable}: only the owner sees what no rule before it names")
+            rules.append(Rule(paths=("**",), groups=frozenset()))
+            continue
+        if wrong:
+            problems.append(f"{name}.groups {wrong}: only the owner sees {', '.join(map(repr, paths))}")
+        names = [source.name for source in sources]
+        for path in paths:
+            first = first_part(path)
+            if first and not any(glob_pattern(first).fullmatch(known) for known in names):
+                raise ConfigError(
+                    f"{at}: {name} has the path {path!r}, which begins with no source's name; {_nearest(first, names)}"
+                )
+        rules.append(Rule(paths=paths, groups=groups))
+    return tuple(rules), tuple(problems)
+
+
+def _paths(value: object) -> tuple[tuple[str, ...], str]:
+    """Globs, and '' or why they cannot be read."""
+    given = cast("list[Any]", value) if isinstance(value, list) else []
+    if not given or not all(isinstance(path, str) and path.strip(" /") for path in given):
+        return (), f"must be a list of globs, not {_short(cast('object', value))}"
+    paths = tuple(cast("list[str]", given))
+    for path in paths:
+        try:
+            glob_pattern(path)
+        except ConfigError as error:
+            return (), f"cannot be read ({error})"
+    return paths, ""
+
+
+class Rights:
+    """Who may see what, as the configuration file says now: a changed file holds from the next question on.
+
+    While the file cannot be read, only the owner sees anything. What else is in it needs a restart. Safe under threads.
+    """
+
+    def __init__(self, config: Config, *, given: Sequence[SourceConfig] = ()) -> None:
+        """`given` are sources of `config` that are not in its file."""
+        self._path = config.path
+        self._given = {source.name: source.access for source in given}
+        self._access = config.access
+        self._stamp = self._stamped()
+        self._mutex = threading.Lock()
+
+    def now(self) -> Access:
+        """The same object as long as nothing has changed."""
+        stamp = self._stamped()
+        if stamp == self._stamp or self._path is None:
+            return self._access
+        with self._mutex:
+            if stamp != self._stamp:
+                try:
+                    read = load(self._path)
+                    self._access = replace(read.access, sources={**read.access.sources, **self._given})
+                except ConfigError as error:
+                    self._access = Access(closed=True, problems=(f"{error}: only the owner sees anything",))
+                self._stamp = stamp
+            return self._access
+
+    def _stamped(self) -> tuple[int, int, int] | None:
+        if self._path is None:
+            return None
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return (0, 0, 0)
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _folder(table: Mapping[str, Any], number: int, *, name: str, root: Path, at: str) -> Path:
@@ -843,6 +965,8 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
         case "count" if isinstance(value, int) and number is not None and number >= 1:
             return value
         case "whole" if isinstance(value, int) and number is not None and number >= 0:
+            return value
+        case "groups":  # who reads it says what is wrong with it, and denies
             return value
         case "text" if isinstance(value, str):
             return value

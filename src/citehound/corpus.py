@@ -23,10 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, cast
 
-from .access import OWNER, Principal
+from .access import OWNER, Access, Principal
 from .chase import Way
 from .chase import chase as run_chase
-from .config import Config, IndexConfig, SourceConfig, check_egress
+from .config import Config, IndexConfig, Rights, SourceConfig, check_egress
 from .documents import (
     Document,
     DocumentInfo,
@@ -194,6 +194,7 @@ class Corpus:
             own = {name: live.config for name, live in self._live.sources.items()}
             config = replace(config, sources=tuple(own.get(s.name, s) for s in config.sources))
         self._config = config
+        self._rights = Rights(config, given=tuple(f.config for f in functions))
         self._sending = check_sending(config)
         self._write = write
         self._lock_seconds = lock_seconds
@@ -231,21 +232,37 @@ class Corpus:
     def sources(self) -> tuple[SourceConfig, ...]:
         return self._config.sources
 
-    def for_run(self, question: str, *, meter: Meter, provider: ProviderSearch | None = None) -> Corpus:
+    def for_run(
+        self, question: str, *, principal: Principal, meter: Meter, provider: ProviderSearch | None = None
+    ) -> Corpus:
         """This corpus as one question uses it: it pays for searches, and may fetch what the question or a search names.
 
-        `provider` is the web search of the model's provider. It is closed with the corpus it came from.
+        It has the sources that the asker may search. `provider` is the web search of the model's provider. It is closed
+        with the corpus it came from.
         """
-        if self._live is None:
+        sources = self.sources_for(principal)
+        if self._live is None and len(sources) == len(self._config.sources):
             return self
         self._reader()
         made = copy.copy(self)
-        made._asking = self._live.run(question, meter=meter, provider=provider)
+        made._config = replace(self._config, sources=sources)
+        if self._live is not None:
+            made._asking = self._live.run(question, meter=meter, provider=provider)
         return made
+
+    def sources_for(self, principal: Principal) -> tuple[SourceConfig, ...]:
+        """Those of which somebody may see documents, whether there are any or not."""
+        access = self._rights.now()
+        return tuple(s for s in self._config.sources if access.may_search(principal, s.name))
+
+    @property
+    def access(self) -> Access:
+        """Who may see what, as configured now."""
+        return self._rights.now()
 
     def only(self, sources: Sequence[str]) -> Corpus:
         """This corpus with these sources to search. It is closed with the corpus it came from. Raises UnknownSource."""
-        names = {self._source(name) for name in sources}
+        names = {self._source(name, OWNER) for name in sources}
         self._reader()
         made = copy.copy(self)
         made._config = replace(self._config, sources=tuple(s for s in self._config.sources if s.name in names))
@@ -275,6 +292,7 @@ class Corpus:
                     language=self._config.index.language,
                     embedder=self._embedder(),
                     weights=self._weights(),
+                    access=self._rights.now,
                 )
             return self._index
 
@@ -326,6 +344,7 @@ class Corpus:
             language=self._config.index.language,
             embedder=self._embedder(),
             weights=self._weights(),
+            access=self._rights.now,
         )
         settings = self._config.index
         limits = _limits(settings)
@@ -399,9 +418,9 @@ class Corpus:
 
         `documents` keeps to these (full ids).
         """
-        name = self._source(source)
-        if self._asking is not None and name is not None and self._asking.source(name) is not None:
-            return self._asking.search(
+        name = self._source(source, principal)
+        if (asking := self._asks(principal)) is not None and name is not None and asking.source(name) is not None:
+            return asking.search(
                 name,
                 query,
                 principal=principal,
@@ -465,7 +484,7 @@ class Corpus:
         explained = self._reader().explain(
             query,
             principal=principal,
-            source=self._source(source),
+            source=self._source(source, principal),
             filters=filters,
             only_current=only_current,
             documents=documents,
@@ -497,7 +516,7 @@ class Corpus:
         return self._reader().nearest(
             vector,
             principal=principal,
-            source=self._source(source),
+            source=self._source(source, principal),
             filters=filters,
             only_current=only_current,
             documents=documents,
@@ -574,7 +593,7 @@ class Corpus:
 
         index = self._reader()
         trail = index.trail(
-            principal=principal, source=self._source(source), filters=filters, only_current=only_current
+            principal=principal, source=self._source(source, principal), filters=filters, only_current=only_current
         )
         if trail is None or not question.strip():
             return ()
@@ -647,7 +666,7 @@ class Corpus:
         from .index.inside import Contents, rank
 
         index = self._reader()
-        live = self._is_live(whole.id)
+        live = self._is_live(whole.id, principal)
         chunks = live.chunks(whole.id, principal=principal) if live else index.chunks(whole.id, principal=principal)
         if len(phrase.split()) < 2 or not chunks:
             return ()
@@ -710,9 +729,9 @@ class Corpus:
 
         Of a live source, those that its searches returned.
         """
-        name = self._source(source)
-        if self._asking is not None and name is not None and self._asking.source(name) is not None:
-            return self._asking.list_documents(
+        name = self._source(source, principal)
+        if (asking := self._asks(principal)) is not None and name is not None and asking.source(name) is not None:
+            return asking.list_documents(
                 name, principal=principal, filters=filters, only_current=only_current, start=start, limit=limit
             )
         return self._reader().list_documents(
@@ -729,31 +748,40 @@ class Corpus:
 
         Raises UnknownDocument with the candidates when several go by it, with the nearest names when none does.
         """
-        if self._asking is not None:
-            if self._is_live(name):
-                found = self._asking.resolve(name, principal=principal)
+        asking = self._asks(principal)
+        if asking is not None:
+            if self._is_live(name, principal):
+                found = asking.resolve(name, principal=principal)
                 if found is not None:
                     return found
             try:
                 return self._reader().resolve(name, principal=principal)
             except UnknownDocument:
-                found = self._asking.resolve(name, principal=principal)
+                found = asking.resolve(name, principal=principal)
                 if found is None:
                     raise
                 return found
         return self._reader().resolve(name, principal=principal)
 
-    def _is_live(self, document: str) -> LiveRun | None:
-        """The use of live sources, where this is the id of one of their documents, or a URL."""
-        if self._asking is None:
+    def _asks(self, principal: Principal) -> LiveRun | None:
+        """The use of the live sources that somebody may search."""
+        if self._asking is None or self._live is None:
             return None
-        mine = self._asking.owner(document) is not None or re.match(r"https?://", document, re.IGNORECASE) is not None
-        return self._asking if mine else None
+        access = self._rights.now()
+        return self._asking.among({name for name in self._live.sources if access.may_search(principal, name)})
+
+    def _is_live(self, document: str, principal: Principal) -> LiveRun | None:
+        """The use of live sources, where this is the id of one of their documents, or a URL."""
+        asking = self._asks(principal)
+        if asking is None:
+            return None
+        mine = asking.owner(document) is not None or re.match(r"https?://", document, re.IGNORECASE) is not None
+        return asking if mine else None
 
     def _fetched(self, document: str, *, principal: Principal) -> Document:
         """The whole document; a page that was only found is fetched. Raises UnknownDocument, SourceFailed."""
         full = self.resolve(document, principal=principal)
-        if (live := self._is_live(full)) is not None:
+        if (live := self._is_live(full, principal)) is not None:
             live.fetch(full, principal=principal)
         return self.document(full, principal=principal)
 
@@ -762,12 +790,13 @@ class Corpus:
 
         Raises SourceFailed.
         """
-        return hit if self._asking is None else self._asking.settled(hit, query, principal=principal)
+        asking = self._asks(principal)
+        return hit if asking is None else asking.settled(hit, query, principal=principal)
 
     def document(self, document: str, *, principal: Principal) -> Document:
         """The whole document. Raises UnknownDocument."""
         full = self.resolve(document, principal=principal)
-        if (live := self._is_live(full)) is not None:
+        if (live := self._is_live(full, principal)) is not None:
             return live.document(full, principal=principal)
         found = self._reader().document(full, principal=principal)
         if found is None:
@@ -777,7 +806,7 @@ class Corpus:
     def info(self, document: str, *, principal: Principal) -> DocumentInfo:
         """What a listing shows of one document. Raises UnknownDocument."""
         full = self.resolve(document, principal=principal)
-        if (live := self._is_live(full)) is not None:
+        if (live := self._is_live(full, principal)) is not None:
             return live.info(full, principal=principal)
         found = self._reader().info(full, principal=principal)
         if found is None:
@@ -786,9 +815,10 @@ class Corpus:
 
     def filter_values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
         """Known values of a metadata key, most frequent first. Raises UnknownSource."""
-        name = self._source(source)
+        name = self._source(source, principal)
         assert name is not None
-        live = None if self._asking is None else self._asking.source(name)
+        asking = self._asks(principal)
+        live = None if asking is None else asking.source(name)
         if live is not None:
             return live.values(key)
         return self._reader().values(name, key, principal=principal)
@@ -823,7 +853,7 @@ class Corpus:
 
         Files without a document are an owner's to see. Raises UnknownSource.
         """
-        name = self._source(source)
+        name = self._source(source, principal)
         assert name is not None
         index = self._reader()
         found: list[FileReport] = []
@@ -841,7 +871,7 @@ class Corpus:
 
     def failed(self, source: str) -> int:
         """How many files of a source could not be read; for an owner to know. Raises UnknownSource."""
-        name = self._source(source)
+        name = self._source(source, OWNER)
         assert name is not None
         return sum(1 for state in self._reader().files(name).values() if state.error is not None)
 
@@ -870,12 +900,12 @@ class Corpus:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _source(self, name: str | None) -> str | None:
+    def _source(self, name: str | None, principal: Principal) -> str | None:
         if name is None:
             return None
-        if self._config.source(name) is not None:
+        known = [source.name for source in self.sources_for(principal)]
+        if name in known:
             return name
-        known = [source.name for source in self._config.sources]
         same = [k for k in known if k.casefold() == name.strip().casefold()]
         if len(same) == 1:
             return same[0]

@@ -9,6 +9,7 @@ the run's meter.
 from __future__ import annotations
 
 import asyncio
+import copy
 import difflib
 import hashlib
 import re
@@ -16,7 +17,7 @@ import threading
 import unicodedata
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -246,6 +247,7 @@ class LiveRun:
 
     def __init__(self, live: Live, question: str, meter: Meter | None, provider: ProviderSearch | None = None) -> None:
         self._live = live
+        self._sources = live.sources
         self._provider = provider
         self._meter = meter
         self._mutex = threading.RLock()
@@ -254,17 +256,25 @@ class LiveRun:
         self._given = tuple(u.rstrip(".,;:!?)]}»”’") for u in dict.fromkeys(_URL.findall(question)))
         self._fetches: dict[str, int] = {}
 
+    def among(self, names: Collection[str]) -> LiveRun:
+        """The same use of fewer sources: what is found and fetched by one counts for the other."""
+        if all(name in names for name in self._sources):
+            return self
+        made = copy.copy(self)
+        made._sources = {name: source for name, source in self._sources.items() if name in names}
+        return made
+
     @property
     def fees(self) -> float:
         """Dollars that the dearest search costs."""
-        return max((s.config.fee for s in self._live.sources.values()), default=0.0)
+        return max((s.config.fee for s in self._sources.values()), default=0.0)
 
     def source(self, name: str | None) -> LiveSource | None:
-        return None if name is None else self._live.sources.get(name)
+        return None if name is None else self._sources.get(name)
 
     def owner(self, document: str) -> LiveSource | None:
         """The live source whose document this would be, by its id."""
-        return next((s for name, s in self._live.sources.items() if document.startswith(f"{name}/")), None)
+        return next((s for name, s in self._sources.items() if document.startswith(f"{name}/")), None)
 
     # -- searching
 
@@ -284,7 +294,7 @@ class LiveRun:
 
         A filter or a value that is not known finds nothing; what the source returns against a filter is left out.
         """
-        source = self._live.sources[name]
+        source = self._sources[name]
         if isinstance(source, WebSource) and source.config.engine == "provider":
             source = replace(source, provider=self._provider)
         if documents is not None:
@@ -471,7 +481,7 @@ class LiveRun:
 
     def _allow(self, url: str, principal: Principal, ids: set[str]) -> None:
         """Lets a page that the question names be fetched, if its domain may be."""
-        for source in self._live.sources.values():
+        for source in self._sources.values():
             if source.config.kind == "web":
                 found = self._with_given(source, Results(found=()), principal).found
                 for one in found:
@@ -507,7 +517,7 @@ class LiveRun:
             page = self._pages.get((principal, document))
             if page is None or (principal, document) in self._kept:
                 return
-            source = self._live.sources[page.source]
+            source = self._sources[page.source]
             made = self._fetches.get(page.source, 0)
             if made >= source.config.max_fetches:
                 raise SourceFailed(
@@ -549,7 +559,7 @@ class LiveRun:
         limit: int = 50,
     ) -> DocumentList:
         """What the source has returned in this run: what else it has is not known."""
-        source = self._live.sources[name]
+        source = self._sources[name]
         for key, value in (filters or {}).items():
             meant, note = _known_value(source, key, value)
             if meant is None:

@@ -70,7 +70,7 @@ class Session:
 
     def __init__(self, corpus: Corpus, *, principal: Principal) -> None:
         budget = Budget(max_steps=None, max_dollars=corpus.config.budget.max_dollars, max_seconds=None)
-        self._corpus = _kept_in(corpus).for_run("", meter=Meter(budget))
+        self._corpus = _kept_in(corpus).for_run("", principal=principal, meter=Meter(budget))
         self._principal = principal
         self._lock = threading.Lock()
         self._evidence = Evidence()
