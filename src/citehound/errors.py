@@ -10,7 +10,8 @@
     ├── IndexUnusable         the index is corrupt, newer, or locked (exit 1)
     │   ├── IndexCorrupt
     │   ├── IndexTooNew
-    │   └── IndexLocked
+    │   ├── IndexLocked
+    │   └── NoRoom            the disk is full
     ├── EmbeddingFailed       texts could not be made into vectors
     ├── SourceFailed          a live source or a page could not be asked (a tool error, never the end of a run)
     │   └── EgressRefused     a URL or host that must not be reached
@@ -66,6 +67,10 @@ class IndexTooNew(IndexUnusable):
 
 class IndexLocked(IndexUnusable):
     """Another process is writing the index."""
+
+
+class NoRoom(IndexUnusable):
+    """The disk has no room for what is to be written."""
 
 
 class EmbeddingFailed(CitehoundError):

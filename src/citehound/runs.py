@@ -176,7 +176,7 @@ class RunStore:
             answer.turn,
             principal.name,
         )
-        with closing(self._connect(write=True)) as db, db:
+        with self._connected(write=True) as db, db:
             db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
             known = (run_id, principal.name, row[1], *row[3:13])
             tallies.put(db, known, _counted(record, [e.to_dict() for e in events]))
@@ -185,7 +185,7 @@ class RunStore:
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
         """A connection that sees one state of the store throughout; for queries over the tables of `tallies`."""
-        with closing(self._connect()) as db:
+        with self._connected() as db:
             db.isolation_level = None
             db.execute("PRAGMA temp_store = MEMORY")
             db.execute("BEGIN")
@@ -198,7 +198,7 @@ class RunStore:
         """
         wanted = run_id.strip().lower()
         mine, who = _of(principal)
-        with closing(self._connect()) as db:
+        with self._connected() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS}, answer, events FROM runs WHERE id >= ? AND substr(id, 1, ?) = ? AND {mine} "
                 "ORDER BY id LIMIT 4",
@@ -233,7 +233,7 @@ class RunStore:
         text = redact(visible(reason.strip()))
         if len(text) > MOST_REASON:
             raise UsageError(f"the reason has {len(text):,} characters, at most {MOST_REASON:,}; shorten it")
-        with closing(self._connect(write=True)) as db, db:
+        with self._connected(write=True) as db, db:
             db.execute("INSERT OR REPLACE INTO feedback VALUES (?, ?, ?, ?)", (full, time.time(), int(good), text))
         return full
 
@@ -274,15 +274,17 @@ class RunStore:
             if value is not None:
                 where.append(condition)
                 values.append(value)
-        with closing(self._connect()) as db:
+        with self._connected() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
                 (*values, max(0, limit)),
             ).fetchall()
         return tuple(summary_of(r) for r in rows)
 
-    def _connect(self, *, write: bool = False) -> sqlite3.Connection:
-        """A connection; where the store cannot be written, one that only reads, unless `write` insists."""
+    @contextmanager
+    def _connected(self, *, write: bool = False) -> Generator[sqlite3.Connection]:
+        """A connection for what is done within; where the store cannot be written, one that only reads, unless `write`
+        insists. What goes wrong, also on a disk that gets full, is a CitehoundError of one line."""
         can_write = writable(self.path)
         writing = write or can_write or not self.path.exists()
         try:
@@ -292,19 +294,16 @@ class RunStore:
             else:
                 where, uri = readable(self.path)
                 db = sqlite3.connect(where, timeout=_WAIT, isolation_level=None, uri=uri)
-            try:
+            with closing(db):
                 if writing:
                     self._prepare(db)
                 else:
                     self._check(int(db.execute("PRAGMA user_version").fetchone()[0]), exactly=True)
-            except BaseException:
-                db.close()
-                raise
+                yield db
         except (sqlite3.Error, OSError) as error:
             raise CitehoundError(
                 f"the run store {str(self.path)!r} cannot be used ({error}); {_advice(error, can_write=can_write)}"
             ) from error
-        return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         with self._lock:

@@ -35,7 +35,7 @@ import tantivy
 from ..access import OWNER, UNCONFIGURED, Access, Audience, Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchHit, SearchResult
 from ..embedding import Embedder, Vectors
-from ..errors import EmbeddingFailed, IndexCorrupt, IndexUnusable, UnknownDocument
+from ..errors import EmbeddingFailed, IndexCorrupt, IndexUnusable, NoRoom, UnknownDocument
 from ..readonly import readable
 from . import Considered, Explanation, FileState, IndexEntry, Near, ranking, sealing, vectors
 from .analysis import Matcher, fold_value, known_language, query_terms
@@ -272,18 +272,20 @@ class EmbeddedIndex:
         try:
             if not self._lock.try_acquire():
                 return False
+            writer = EmbeddedIndex.__new__(EmbeddedIndex)
+            writer.__dict__.update(self.__dict__)
+            writer._write = True
             try:
-                writer = EmbeddedIndex.__new__(EmbeddedIndex)
-                writer.__dict__.update(self.__dict__)
-                writer._write = True
                 sealing.verify(self.folder, sealing.read_manifest(self.folder), thorough=True)
                 writer._connect(write=True)
                 writer._replay()
                 writer.close()
             finally:
+                writer._drop()
                 self._lock.release()
-        except OSError:
-            self._warnings = (*self._warnings, "the last index run did not end and cannot be finished here (read-only)")
+        except (OSError, NoRoom) as error:
+            why = "no room on the disk" if isinstance(error, NoRoom) else "read-only"
+            self._warnings = (*self._warnings, f"the last index run did not end and cannot be finished here ({why})")
             return False
         return True
 

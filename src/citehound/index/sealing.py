@@ -41,11 +41,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     temporary = folder / "manifest.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(_manifest_text(manifest))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / "manifest.json")
+    with corrupt_if_broken():
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(_manifest_text(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(folder / "manifest.json")
 
 
 def seal(folder: Path) -> None:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from ..documents import Chunk, Document, Section, Stated
-from ..errors import IndexCorrupt, IndexUnusable
+from ..errors import IndexCorrupt, IndexUnusable, NoRoom
 from . import FileState, IndexEntry
 from .catalog import Head
 from .links import Wording, calls, key_of, pack, unpack, wording
@@ -189,7 +189,7 @@ def corrupt_if_broken() -> Generator[None]:
         yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname in _FULL:
-            raise IndexUnusable(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
+            raise NoRoom(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
         if "readonly" in str(error) or "unable to open" in str(error):
             raise IndexUnusable(f"the index cannot be opened: {error}; check the folder's permissions") from error
         if "locked" in str(error) or "busy" in str(error):
@@ -197,11 +197,11 @@ def corrupt_if_broken() -> Generator[None]:
         raise IndexCorrupt(f"the index is damaged ({error}); {REBUILD}") from error
     except OSError as error:
         if error.errno in _NO_ROOM:
-            raise IndexUnusable(f"the index cannot be written: {error.strerror}; {_MAKE_ROOM}") from error
+            raise NoRoom(f"the index cannot be written: {error.strerror}; {_MAKE_ROOM}") from error
         raise
     except (sqlite3.DatabaseError, zlib.error, ValueError, KeyError, TypeError) as error:
         if any(os.strerror(number) in str(error) for number in _NO_ROOM):  # as tantivy says it
-            raise IndexUnusable(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
+            raise NoRoom(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
         raise IndexCorrupt(f"the index is damaged ({type(error).__name__}: {error}); {REBUILD}") from error
 
 
