@@ -157,12 +157,13 @@ function parsed(block) {
 }
 
 /**
- * The events of a run, from its first; ends after `answer`. A lost connection is made anew and goes on after the last
+ * The events of a run, from its first; ends when the run is over and recorded. A lost connection is made anew and goes on after the last
  * event that arrived; `onlost(seconds)` and `onback()` tell of it. Throws ApiError when the run is gone.
  */
 export async function* events(runId, { signal, onlost = () => {}, onback = () => {} } = {}) {
   let last = null;
   let tries = 0;
+  let over = false;
   while (!signal?.aborted) {
     try {
       const headers = { Accept: "text/event-stream" };
@@ -184,14 +185,15 @@ export async function* events(runId, { signal, onlost = () => {}, onback = () =>
           rest = rest.slice(at + 2);
           if (!found) continue;
           if (found.id !== null) last = found.id;
+          over ||= found.event.type === "answer" || found.event.type === "error";
           yield found.event;
-          if (found.event.type === "answer") return;
         }
       }
     } catch (error) {
       if (signal?.aborted) return;
       if (error instanceof ApiError && error.status && error.status !== 429 && error.status < 500) throw error;
     }
+    if (over) return;
     tries += 1;
     const wait = Math.min(15, 0.5 * 2 ** Math.min(tries - 1, 5));
     onlost(wait);

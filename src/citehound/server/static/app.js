@@ -55,6 +55,7 @@ class Turn {
       clearInterval(timer);
       this.progress.hidden = true;
       this.element.removeAttribute("aria-busy");
+      refreshHistory();
     }
   }
 
@@ -62,7 +63,10 @@ class Turn {
     if (event.type === "answer") {
       this.finish(event.answer);
       announce(spoken(event.answer));
-      refreshHistory();
+      return;
+    }
+    if (event.type === "error") {
+      this.fail(new ApiError(event.message));
       return;
     }
     const said = this.steps.apply(event);

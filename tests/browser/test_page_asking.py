@@ -1,0 +1,362 @@
+"""The page over the bundled bank corpus, offline: ask, watch, open a citation, read, browse, print."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from served import Served, bank, serving
+
+from .conftest import Tabs
+
+QUESTION = "Does the contract with supplier Alpha comply with the current outsourcing policy?"
+ANNEX = "contracts/contract-alpha-security-annex"
+WITHIN_72 = (
+    "2.1 Alpha notifies the bank of a security incident that affects customer data within 72 hours of becoming aware "
+    "of it."
+)
+Axe = Callable[[Any], list[str]]
+
+
+@pytest.fixture(scope="module")
+def server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    with serving(bank(tmp_path_factory.mktemp("bank"))) as started:
+        yield started
+
+
+def get(url: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+def asked(page: Any, question: str = QUESTION) -> Any:
+    """The article of the question, once its answer stands there."""
+    page.get_by_label("Your question").fill(question)
+    page.keyboard.press("Enter")
+    turn = page.locator("article").last
+    turn.locator(".banner").wait_for()
+    return turn
+
+
+def wider_than_the_window(page: Any) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+
+def test_the_compliance_question_is_asked_watched_and_traced_to_the_quoted_words(
+    server: Served, tabs: Tabs, axe: Axe
+) -> None:
+    page = tabs.open(server.url)
+    received: list[int] = []
+    page.on("response", lambda r: received.append(int(r.header_value("content-length") or 0)))
+    page.reload()
+    page.locator(".card").first.wait_for()
+    assert sum(received) < 100_000
+    turn = asked(page)
+
+    # The steps: source, terms, filter, hits, what was read.
+    assert not turn.locator("details.steps").get_attribute("open")
+    turn.locator("details.steps > summary").click()
+    record = get(f"{server.url}/v1/runs/{turn.get_attribute('data-run')}")
+    usage = record["answer"]["usage"]
+    summary = turn.locator("details.steps > summary").inner_text()
+    assert f"{usage['steps']} steps · {usage['searches']} searches · {usage['reads']} reads" in summary
+    assert re.search(r"\d s · \$0", summary)
+    steps = turn.locator(".step")
+    search = steps.filter(has_text="Search contracts").first.locator(".call").first
+    assert "supplier: Alpha" in search.inner_text() and "hits" in search.inner_text()
+    assert turn.locator(".call", has_text="Read").locator("a", has_text=ANNEX).count() == 1
+
+    # The answer: every claim with its verdict in words, what is missing in its own box.
+    claims = turn.locator(".claim")
+    assert claims.count() == len(record["answer"]["claims"])
+    assert claims.locator(".badge").all_inner_texts() == ["Verified"] * claims.count()
+    missing = turn.get_by_role("region", name="Missing")
+    assert "due diligence" in missing.inner_text() and "Searched, not found" in missing.inner_text()
+
+    # The citation: those words and no others are marked, in view, and focus is on them.
+    chip = claims.filter(has_text="72 hours of becoming").locator("a.chip")
+    chip.click()
+    page.locator("mark").wait_for()
+    assert page.locator("mark").all_inner_texts() == [WITHIN_72]
+    assert page.evaluate("document.activeElement.tagName") == "MARK"
+    assert axe(page) == []
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.className") == "chip"
+    assert chip.get_attribute("href").startswith(f"/doc/{ANNEX}?section=2.1&start=")
+
+    # A reload shows the same; so does a phone, without scrolling sideways.
+    page.reload()
+    turn.locator(".claim").first.wait_for()
+    assert turn.locator(".claim").count() == len(record["answer"]["claims"])
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not wider_than_the_window(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_no_page_has_a_serious_fault_for_people_with_disabilities(
+    server: Served, tabs: Tabs, axe: Axe, width: int, dark: bool
+) -> None:
+    page = tabs.open(server.url, width=width, dark=dark)
+    page.locator(".card").first.wait_for()
+    page.locator("#options summary").click()
+    found = {"empty": axe(page)}
+    turn = asked(page)
+    turn.locator("details.steps > summary").click()
+    found["answer"] = axe(page)
+    turn.get_by_role("button", name="Bad answer").click()
+    turn.locator(".reason").wait_for()
+    found["feedback"] = axe(page)
+    turn.locator("a.chip").first.click()
+    page.locator("mark").wait_for()
+    page.locator(".outline summary").click()
+    found["panel"] = axe(page)
+    page.locator("#panel-out").click()
+    page.locator("mark").wait_for()
+    found["document"] = axe(page)
+    for path, ready in (
+        ("/sources", "tbody tr"),
+        ("/#/runs/0000000000000", ".banner-bad"),
+        ("/doc/no/such", ".banner"),
+    ):
+        tabs.allowed = ("404",)
+        page.goto(server.url + path)
+        page.locator(ready).first.wait_for()
+        found[path] = axe(page)
+    assert {where: faults for where, faults in found.items() if faults} == {}
+
+
+@pytest.mark.slow
+def test_everything_fits_a_phone(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url, width=360, height=740)
+    page.locator(".card").first.wait_for()
+    page.locator("#options summary").click()
+    assert not wider_than_the_window(page)
+    turn = asked(page)
+    turn.locator("details.steps > summary").click()
+    for hits in turn.locator("details.outcome summary").all():
+        hits.click()
+    assert not wider_than_the_window(page)
+    page.get_by_role("button", name="History").click()
+    assert page.get_by_role("complementary", name="History").is_visible()
+    assert not wider_than_the_window(page)
+    page.keyboard.press("Escape")
+    turn.locator("a.chip").first.click()
+    page.locator("mark").wait_for()
+    assert not wider_than_the_window(page)
+    assert page.locator("#panel").bounding_box() == {"x": 0, "y": 0, "width": 360, "height": 740}
+    page.get_by_role("button", name="Close").click()
+    for path, ready in (("/sources", "tbody tr"), (f"/doc/{ANNEX}", ".doc-text p")):
+        page.goto(server.url + path)
+        page.locator(ready).first.wait_for()
+        assert not wider_than_the_window(page)
+
+
+def focused(page: Any) -> str:
+    return page.evaluate(
+        "(document.activeElement.ariaLabel || document.activeElement.innerText || document.activeElement.id).trim()"
+    )
+
+
+def tab_to(page: Any, wanted: str, *, most: int = 80) -> None:
+    """Presses Tab until something with this text has the focus, and checks that the eye can see it each time."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        ring = page.evaluate(
+            "(() => {const e = document.activeElement; if (e === document.body) return true;"
+            "const s = getComputedStyle(e), b = getComputedStyle(e.closest('.composer-box, .pick') ?? e);"
+            "return s.outlineStyle !== 'none' || b.outlineStyle !== 'none'})()"
+        )
+        assert ring, f"nothing shows that {focused(page)!r} has the focus"
+        if wanted in focused(page):
+            return
+    raise AssertionError(f"no Tab leads to {wanted!r}")
+
+
+@pytest.mark.slow
+def test_the_keyboard_is_enough(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    page.locator(".card").first.wait_for()
+    page.locator("body").focus()
+    page.keyboard.press("Tab")
+    assert focused(page) == "Skip to the question"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "question"
+    tab_to(page, "Options")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.value") == "policies"
+    page.keyboard.press("Space")
+    assert "2 sources" in page.locator("#options-summary").inner_text()
+    page.keyboard.press("Space")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.id") == "question"
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.press("Enter")
+    page.locator(".claim").first.wait_for()
+    page.locator(".turn-foot").wait_for()
+    assert focused(page) == QUESTION
+    tab_to(page, "How it was found")
+    page.keyboard.press("Enter")
+    tab_to(page, "hits")
+    page.keyboard.press("Enter")
+    assert page.locator(".hits a").first.is_visible()
+    page.keyboard.press("Enter")
+    tab_to(page, ANNEX)
+    page.keyboard.press("Enter")
+    page.locator(".doc-text").wait_for()
+    assert page.locator("#panel").evaluate("(e) => e.contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    assert ANNEX in focused(page)
+    tab_to(page, "claim 4")
+    page.keyboard.press("Enter")
+    assert "24 hours" in focused(page)
+    tab_to(page, "Copy as Markdown")
+    tab_to(page, "Good answer")
+    page.keyboard.press("Enter")
+    page.locator(".reason").wait_for()
+    page.keyboard.type("found the gap")
+    page.keyboard.press("Enter")
+    page.get_by_text("Thank you, it is noted.").wait_for()
+    run = page.locator("article").get_attribute("data-run")
+    opinion = get(f"{server.url}/v1/runs/{run}")["feedback"]
+    assert (opinion["good"], opinion["reason"]) == (True, "found the gap")
+    tab_to(page, "follow-up question")
+
+
+@pytest.mark.slow
+def test_the_answer_is_announced_and_the_page_has_landmarks(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    page.evaluate(
+        "window.said = []; new MutationObserver(() => said.push(document.getElementById('live').textContent.trim()))"
+        ".observe(document.getElementById('live'), {childList: true, characterData: true, subtree: true})"
+    )
+    turn = asked(page)
+    turn.locator(".turn-foot").wait_for()
+    said = page.evaluate("said")
+    assert "Step 1" in said and any(text.startswith("Search contracts: ") for text in said)
+    assert any(text.startswith("Read policies/") for text in said)
+    assert re.match(r"Complete, (\d+) of \1 claims verified, 1 missing\.", said[-1])
+    for role, name in (("banner", None), ("main", None), ("navigation", "Pages"), ("complementary", "History")):
+        assert page.get_by_role(role, name=name).count() == 1
+    assert page.get_by_role("heading", level=1).count() == 1
+    assert turn.get_by_role("heading", level=2).inner_text() == QUESTION
+
+
+@pytest.mark.slow
+def test_the_answer_is_copied_as_markdown_with_references(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url, permissions=["clipboard-read", "clipboard-write"])
+    turn = asked(page)
+    turn.get_by_role("button", name="Copy as Markdown").click()
+    turn.get_by_role("button", name="Copied").wait_for()
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith(f"## {QUESTION}\n\n**Complete.**")
+    number = re.search(r"72 hours of becoming aware of it\. \\\[(\d+)\\\]", text)
+    assert number is not None
+    assert f'\n{number.group(1)}. {ANNEX} §2.1: "{WITHIN_72}"' in text
+    assert "**Missing**" in text and "due diligence" in text.split("**Missing**")[1]
+
+
+@pytest.mark.slow
+def test_the_report_prints_and_holds_nothing_active(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    turn = asked(page)
+    with page.expect_popup() as opened:
+        turn.get_by_role("link", name="Report").click()
+    report = opened.value
+    report.locator("h1").wait_for()
+    assert report.locator("h1").inner_text() == QUESTION
+    assert report.locator("blockquote", has_text="72 hours").inner_text() == WITHIN_72
+    assert report.locator("script, img, link, iframe, object, embed, form, a, [onclick], [style]").count() == 0
+    assert "due diligence" in report.locator(".missing").inner_text()
+    assert report.evaluate("getComputedStyle(document.querySelector('.missing')).borderTopStyle") == "solid"
+
+
+@pytest.mark.slow
+def test_a_superseded_document_says_so_and_leads_to_its_successor(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(f"{server.url}/doc/policies/outsourcing-policy-v3?section=7.3")
+    page.locator(".doc-text").wait_for()
+    assert page.get_by_role("heading", level=1).inner_text() == "Outsourcing Policy v3"
+    assert "This text is not current." in page.locator("main").inner_text()
+    assert "72 hours" in page.evaluate("document.activeElement.innerText")
+    page.get_by_role("link", name="policies/outsourcing-policy-v4").click()
+    page.get_by_role("heading", level=1, name="Outsourcing Policy v4").wait_for()
+    page.locator(".outline summary").click()
+    page.locator(".outline a", has_text="7.3").click()
+    assert "24 hours" in page.evaluate("document.activeElement.innerText")
+
+
+@pytest.mark.slow
+def test_sources_are_browsed_and_filtered(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(f"{server.url}/sources")
+    page.locator("#wiki tbody tr").first.wait_for()
+    listed = {s["name"]: s["documents"] for s in get(f"{server.url}/v1/sources")["sources"]}
+    for name, documents in listed.items():
+        assert page.locator(f"#{name} tbody tr").count() == documents
+    row = page.locator("#policies tbody tr", has_text="policies/outsourcing-policy-v3")
+    assert "superseded by policies/outsourcing-policy-v4" in row.inner_text()
+    assert row.locator(".number").inner_text() == "10"
+    page.get_by_label("Filter").fill("gamma amendment")
+    visible = page.locator("tbody tr:visible")
+    visible.filter(has_not_text="amendment").first.wait_for(state="hidden")
+    assert [line.split("\n")[1] for line in visible.all_inner_texts()] == ["contracts/contract-gamma-amendment-1"]
+    visible.locator("a").first.click()
+    page.get_by_role("heading", level=1).wait_for()
+
+
+@pytest.mark.slow
+def test_history_opens_old_runs_and_a_follow_up_keeps_its_conversation(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    first = asked(page, "How long are incident records kept?")
+    first.locator(".turn-foot").wait_for()
+    page.get_by_label("Your follow-up question").fill("And who approves contracts above EUR 500,000 a year?")
+    page.keyboard.press("Enter")
+    page.locator("article").nth(1).locator(".turn-foot").wait_for()
+    address = page.url
+    page.reload()
+    page.locator("article").nth(1).locator(".turn-foot").wait_for()
+    assert page.url == address
+    assert page.locator("article h2.asked").all_inner_texts() == [
+        "How long are incident records kept?",
+        "And who approves contracts above EUR 500,000 a year?",
+    ]
+    page.get_by_role("link", name="New question").click()
+    assert page.locator("article").count() == 0
+    assert page.url == f"{server.url}/"
+    entry = page.locator("#runs a", has_text="How long are incident records kept?").first
+    assert "2 questions" in entry.inner_text()
+    entry.click()
+    page.locator("article").nth(1).locator(".turn-foot").wait_for()
+    page.go_back()
+    assert page.locator("article").count() == 0
+
+
+@pytest.mark.slow
+def test_the_theme_is_chosen_and_kept(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Dark theme").click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.goto(f"{server.url}/sources")
+    assert page.evaluate(ground) == dark
+    page.get_by_role("button", name="Light theme").click()
+    assert page.evaluate(ground) == light
+
+
+@pytest.mark.slow
+def test_nothing_moves_for_people_who_want_it_still(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url, reduced_motion="reduce")
+    asked(page)
+    assert page.evaluate("document.getAnimations().length") == 0

@@ -1,0 +1,400 @@
+"""The page while a run lasts, and with answers that are wrong or hostile: a scripted model behind a real server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import protocol_server
+from served import Served, serving
+from small import FILES, TOML, WITHIN_24, write_corpus
+
+from .conftest import Tabs
+
+LATENCY = 1.5
+SEARCH = {"kind": "tool", "name": "search_rules", "args": {"query": "incidents"}}
+READ = {"kind": "tool", "name": "read_document", "args": {"document": "rules/security"}}
+CLAIM = {"text": WITHIN_24, "kind": "quoted", "citations": [{"document": "rules/security", "quote": WITHIN_24}]}
+WRONG = {
+    "text": "Incidents must be reported within 48 hours.",
+    "kind": "quoted",
+    "citations": [{"document": "rules/security", "quote": "reported to the bank within 48 hours of discovery"}],
+}
+SAID = {"text": "Everybody knows that.", "kind": "quoted", "citations": []}
+IMAGE = "<img src=x onerror='window.pwned=1'>"
+MARKUP = (
+    f"{IMAGE}<script>window.pwned=1</script> ![beacon](https://evil.example/x.png) [click](javascript:window.pwned=1)"
+    " <a href='https://evil.example/'>here</a> https://evil.example/plain <svg onload=window.pwned=1> &lt;b&gt;"
+)
+HOSTILE = {
+    "hostile/<b>bold<b>.txt": f"{MARKUP}\n\nThe limit of the hostile text is 5 days after the notice.\n",
+    "hostile/front.md": f'---\ntitle: "{IMAGE}"\nstatus: "<svg onload=\'window.pwned=1\'>"\nversion: "<i>4</i>"\n'
+    f'supplier: "javascript:window.pwned=1"\n---\nThe second hostile text names 6 days after the notice.\n',
+}
+HOSTILE_QUOTE = "The limit of the hostile text is 5 days after the notice."
+HOSTILE_DRAFT = {
+    "claims": [
+        {
+            "text": f"{HOSTILE_QUOTE} {MARKUP}",
+            "kind": "quoted",
+            "citations": [{"document": "hostile/<b>bold<b>", "quote": HOSTILE_QUOTE}],
+        },
+        {"text": MARKUP, "kind": "quoted", "citations": [{"document": MARKUP, "quote": MARKUP}]},
+        {"text": MARKUP, "kind": "conclusion", "citations": [], "premises": [1, 2]},
+    ],
+    "missing": [{"what": MARKUP, "reason": MARKUP}],
+}
+
+
+def draft(*claims: dict[str, Any], missing: list[dict[str, str]] | None = None) -> dict[str, Any]:
+    return {"kind": "draft", "draft": {"claims": list(claims), "missing": missing or []}}
+
+
+SLOW = [SEARCH, {**READ, "latency": LATENCY}, draft(CLAIM)]
+DOUBTFUL = draft(CLAIM, WRONG, SAID, missing=[{"what": "Fines", "reason": "none"}])
+SCRIPTS: dict[str, list[dict[str, Any]]] = {
+    "reloaded": SLOW,
+    "cut off": SLOW,
+    "planted": SLOW,
+    "stuck": [SEARCH, {"kind": "timeout", "phase": "read"}],
+    "wrong by day": [SEARCH, READ, DOUBTFUL, DOUBTFUL],
+    "wrong by night": [SEARCH, READ, DOUBTFUL, DOUBTFUL],
+    "hostile": [
+        {
+            "kind": "tools",
+            "calls": [
+                {"name": "search_hostile", "args": {"query": "hostile text notice"}},
+                {"name": "search_hostile", "args": {"query": MARKUP[:200]}},
+            ],
+        },
+        {
+            "kind": "tools",
+            "calls": [
+                {"name": "read_document", "args": {"document": "hostile/<b>bold<b>"}},
+                {"name": "read_document", "args": {"document": "hostile/front"}},
+                {"name": "read_document", "args": {"document": IMAGE}},
+            ],
+        },
+        {"kind": "draft", "draft": HOSTILE_DRAFT},
+        {"kind": "draft", "draft": HOSTILE_DRAFT},
+    ],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    server: Served
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+
+def configured(folder: Path, base_url: str) -> Path:
+    model = f'[model]\nname = "openai-compatible:scripted"\nbase_url = "{base_url}"\nstream = false\n'
+    price = "[model.price]\ninput = 1\noutput = 5\n"
+    hostile = '[[sources]]\nname = "hostile"\npath = "hostile"\ndescription = "<b>Everything</b>."\n'
+    return write_corpus(folder, {**FILES, **HOSTILE}, toml=f"{model}{price}{TOML}{hostile}")
+
+
+@pytest.fixture(scope="module")
+def setting(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting]:
+    folder = tmp_path_factory.mktemp("scripted")
+    with (
+        protocol_server.serve(scripts=SCRIPTS, protocol="openai", per="question") as models,
+        serving(configured(folder, models.openai_url)) as started,
+    ):
+        yield Setting(server=started, folder=folder)
+
+
+def get(url: str) -> Any:
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def begin(page: Any, question: str) -> Any:
+    """Asks in the mode `agent`, so that the script alone decides; gives the article of the question."""
+    page.locator("#options").evaluate("(e) => e.open = true")
+    page.get_by_label("Mode").select_option("agent")
+    page.get_by_label("Your question").fill(question)
+    page.keyboard.press("Enter")
+    turn = page.locator("article").last
+    turn.wait_for()
+    return turn
+
+
+def test_a_run_outlives_a_reload_and_is_stopped_by_its_button(setting: Setting, tabs: Tabs) -> None:
+    page = tabs.open(setting.url)
+    turn = begin(page, "What is the reloaded deadline?")
+    turn.locator(".call", has_text="Search rules").locator(".outcome", has_text="hit").wait_for()
+    run = page.url.rpartition("/")[2]
+    assert get(f"{setting.url}/v1/runs/{run}")["running"] is True
+    page.reload()
+    turn.locator(".progress").wait_for()
+    assert "$0.00" in turn.locator(".clock").inner_text()
+    turn.locator(".turn-foot").wait_for()
+    assert [c.split("\n")[0] for c in turn.locator(".step-name").all_text_contents()] == ["Step 1", "Step 2", "Step 3"]
+    assert turn.locator(".call", has_text="Search rules").count() == 1
+    assert turn.locator(".claim").all_inner_texts()[0].count(WITHIN_24) == 1
+    assert turn.locator(".banner").get_attribute("data-status") == "complete"
+    assert turn.locator(".progress").is_hidden()
+
+    page.get_by_role("link", name="New question").click()
+    turn = begin(page, "What is the stuck deadline?")
+    turn.locator(".call", has_text="Search rules").locator(".outcome", has_text="hit").wait_for()
+    turn.get_by_role("button", name="Stop").click()
+    banner = turn.locator(".banner")
+    banner.wait_for()
+    assert "It was stopped before it was done." in banner.inner_text()
+    run = page.url.rpartition("/")[2]
+    turn.locator(".turn-foot").wait_for()
+    page.locator(f"#runs a[data-run='{run}']").wait_for()
+    assert get(f"{setting.url}/v1/runs/{run}")["answer"]["stop_reason"] == "cancelled"
+
+
+@pytest.mark.slow
+def test_a_lost_connection_goes_on_after_the_last_event_that_came(setting: Setting, tabs: Tabs) -> None:
+    page = tabs.open(setting.url)
+    resumed: list[str | None] = []
+    sent: list[str] = []
+
+    def cut(route: Any) -> None:
+        resumed.append(route.request.headers.get("last-event-id"))
+        if len(resumed) > 1:
+            route.continue_()
+            return
+        events = get(route.request.url)[:2]
+        sent.append(str(len(events)))
+        body = "".join(f"id: {n}\ndata: {json.dumps(event)}\n\n" for n, event in enumerate(events, start=1))
+        route.fulfill(status=200, content_type="text/event-stream", body=body + "data: {half of an ev")
+
+    page.route("**/events", cut)
+    turn = begin(page, "What is the cut off deadline?")
+    turn.locator(".lost", has_text="The connection is lost").wait_for()
+    turn.locator(".turn-foot").wait_for()
+    assert resumed == [None, *sent]
+    assert turn.locator(".lost").is_hidden()
+    assert turn.locator(".call", has_text="Search rules").count() == 1
+    assert turn.locator(".claim").count() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_what_is_not_verified_cannot_be_overlooked(setting: Setting, tabs: Tabs, axe: Any, dark: bool) -> None:
+    page = tabs.open(setting.url, dark=dark)
+    turn = begin(page, f"What is wrong by {'night' if dark else 'day'}?")
+    turn.locator(".turn-foot").wait_for()
+    banner = turn.locator(".banner").first
+    assert banner.get_attribute("data-status") == "partial"
+    said = banner.inner_text()
+    assert "Partial answer" in said and "One claim could not be verified." in said
+    assert "One claim has no citation." in said and "One missing thing was not searched for." in said
+    claims = turn.locator(".claim")
+    assert claims.locator(".badge").all_inner_texts() == ["Verified", "Not verified", "No citation"]
+    ground = "(e) => getComputedStyle(e).backgroundColor"
+    assert claims.nth(1).evaluate(ground) != claims.nth(0).evaluate(ground)
+    assert "rules/security" in claims.nth(1).locator(".why").inner_text()
+    assert "Not searched" in turn.get_by_role("region", name="Missing").inner_text()
+    assert axe(page) == []
+    claims.nth(1).locator("a.chip").click()
+    page.locator("#panel .doc-text").wait_for()
+    assert "Not verified" in page.locator("#panel .doc-note").inner_text()
+    assert page.locator("mark").count() == 0
+
+
+LIVE = """() => {
+  const known = new Set(["/static/icon.svg"]);
+  const bad = [];
+  for (const e of document.querySelectorAll("*")) {
+    for (const a of e.attributes) {
+      const own = e.id === "question" && a.name === "style"; // its height
+      if (a.name.startsWith("on") || (a.name === "style" && !own) || a.name === "srcdoc") bad.push(`${e.tagName} ${a.name}`);
+      if (["href", "src", "action", "formaction", "data", "xlink:href"].includes(a.name)
+        && !/^(?:\\/(?!\\/)|#)/.test(a.value)) bad.push(`${e.tagName} ${a.name}=${a.value}`);
+    }
+    if (e.tagName === "IMG" && !known.has(e.getAttribute("src"))) bad.push(`IMG ${e.getAttribute("src")}`);
+    if (["IFRAME", "OBJECT", "EMBED", "BASE", "B", "I"].includes(e.tagName)) bad.push(e.tagName);
+    if (e.tagName === "SCRIPT" && !e.src) bad.push("inline script");
+    if (e.tagName === "svg" && !e.classList.contains("icon")) bad.push("svg");
+  }
+  if (window.pwned) bad.push("a script ran");
+  return bad;
+}"""
+
+
+@pytest.mark.slow
+def test_nothing_of_a_hostile_document_or_answer_becomes_active(setting: Setting, tabs: Tabs) -> None:
+    requested: list[str] = []
+    page = tabs.open(setting.url)
+    page.on("request", lambda r: requested.append(r.url))
+    turn = begin(page, f"What is the hostile limit? {MARKUP}")
+    turn.locator(".turn-foot").wait_for()
+    turn.locator("details.steps > summary").click()
+    for summary in turn.locator("details.outcome summary, .gap-why summary").all():
+        summary.click()
+    assert page.evaluate(LIVE) == []
+    assert IMAGE in turn.locator(".claim").nth(1).inner_text()
+    assert IMAGE in turn.get_by_role("region", name="Missing").inner_text()
+    turn.locator(".claim").first.locator("a.chip").click()
+    page.locator("mark").wait_for()
+    assert page.locator("mark").inner_text() == HOSTILE_QUOTE
+    assert IMAGE in page.locator(".doc-text").inner_text()
+    assert page.evaluate(LIVE) == []
+    page.keyboard.press("Escape")
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    turn.get_by_role("button", name="Copy as Markdown").click()
+    turn.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("window.copied")
+    assert "![" not in copied and "](" not in copied and "<img" not in copied.replace("\\<img", "")
+    assert "https://" not in copied
+    run = page.url.rpartition("/")[2]
+    for path, ready in (
+        ("/doc/hostile/front", ".doc-text"),
+        ("/doc/hostile/%3Cb%3Ebold%3Cb%3E", ".doc-text"),
+        ("/sources", "#hostile tbody tr"),
+    ):
+        page.goto(setting.url + path)
+        page.locator(ready).first.wait_for()
+        assert page.evaluate(LIVE) == []
+        assert IMAGE in page.locator("main").inner_text()
+    page.goto(f"{setting.url}/v1/runs/{run}/report")
+    assert page.locator("script, img, iframe, svg, a, form, [onerror], [onload], main b").count() == 0
+    assert IMAGE in page.locator("main").inner_text()
+    assert [url for url in requested if not url.startswith(setting.url)] == []
+
+
+@pytest.mark.slow
+def test_every_known_attack_stays_text_on_the_page(setting: Setting, tabs: Tabs, shared_data: Path) -> None:
+    lines = (shared_data / "attacks" / "injections.jsonl").read_text("utf-8").splitlines()
+    attacks = [json.loads(line) for line in lines if line.strip()]
+    page = tabs.open(setting.url)
+    turn = begin(page, "What is the planted deadline?")
+    turn.locator(".turn-foot").wait_for()
+    run = page.url.rpartition("/")[2]
+    record = get(f"{setting.url}/v1/runs/{run}")
+    answer = record["answer"]
+    model = answer["claims"][0]
+    citation = model["citations"][0]
+    for attack in attacks:
+        said = str(attack["obey"].get("answer") or attack["text"])
+        cited = {**citation, "document": f"rules/{attack['text'][:80]}", "quote": attack["text"], "labels": [said]}
+        answer["claims"].append(
+            {**model, "text": said, "status": "unverified", "warnings": [said], "citations": [cited]}
+        )
+        answer["missing"].append(
+            {"what": said, "status": "unchecked", "sources": [said], "queries": [said], "reason": said}
+        )
+        answer["warnings"].append(attack["text"])
+    events = get(f"{setting.url}/v1/runs/{run}/events")
+    for attack in attacks:
+        text = attack["text"]
+        call = {"step": 1, "agent": text, "tool": f"search_{text}", "arguments": {"query": text, text: text}}
+        events.insert(-1, {"type": "tool_called", **call})
+        events.insert(-1, {"type": "tool_failed", "step": 1, "agent": text, "tool": f"search_{text}", "error": text})
+    page.route(f"**/v1/runs/{run}", lambda route: route.fulfill(json=record))
+    page.route(f"**/v1/runs/{run}/events", lambda route: route.fulfill(json=events))
+    page.reload()
+    turn.locator(".turn-foot").wait_for()
+    assert turn.locator(".claim").count() == len(attacks) + 1
+    turn.locator("details.steps > summary").click()
+    assert page.evaluate(LIVE) == []
+
+
+@pytest.mark.slow
+def test_a_server_with_tokens_asks_for_one(browser: Any, tabs: Tabs, tmp_path: Path, axe: Any) -> None:
+    config = write_corpus(tmp_path)
+    command = [sys.executable, "-m", "citehound", "tokens", "add", "--name", "ada", "--owner", "--config", str(config)]
+    token = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    tabs.allowed = ("401", "403")
+    with serving(config) as served:
+        page = tabs.open(served.url)
+        dialog = page.get_by_role("dialog", name="Sign in")
+        dialog.wait_for()
+        assert page.evaluate("document.activeElement.id") == "token-field"
+        assert axe(page) == []
+        page.keyboard.type("not the token")
+        page.keyboard.press("Enter")
+        dialog.get_by_role("alert").filter(has_text="token").wait_for()
+        page.keyboard.type(token)
+        page.keyboard.press("Enter")
+        page.locator(".card").first.wait_for()
+        assert dialog.count() == 0
+        assert token not in page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+        page.get_by_label("Your question").fill("Within how many hours must incidents be reported?")
+        page.keyboard.press("Enter")
+        page.locator(".claim").first.wait_for()
+        page.reload()
+        page.locator(".claim").first.wait_for()
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("dialog", name="Sign in").wait_for()
+
+
+@pytest.mark.slow
+def test_errors_say_what_to_do_and_an_empty_server_says_it_is_empty(setting: Setting, tabs: Tabs) -> None:
+    tabs.allowed = ("404", "422", "503", "Failed to load resource")
+    page = tabs.open(f"{setting.url}/#/runs/zzzzzzzzzzzzz")
+    page.get_by_role("alert").first.wait_for()
+    page.get_by_role("link", name="New question").click()
+    page.locator("#options").evaluate("(e) => e.open = true")
+    for box in page.locator("#sources input").all():
+        box.uncheck()
+    page.get_by_label("Your question").fill("Anything?")
+    page.keyboard.press("Enter")
+    assert "choose at least one" in page.get_by_role("alert").inner_text()
+    for box in page.locator("#sources input").all():
+        box.check()
+    page.route("**/v1/runs", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    page.locator("#send").click()
+    page.get_by_role("alert").filter(has_text="cannot be reached").wait_for()
+    assert page.get_by_label("Your question").input_value() == "Anything?"
+    page.unroute("**/v1/runs")
+    page.route("**/v1/runs?*", lambda route: route.fulfill(json={"runs": [], "running": [], "next_before": None}))
+    page.route("**/v1/sources", lambda route: route.fulfill(json={"sources": []}))
+    page.goto(f"{setting.url}/")
+    page.get_by_text("Questions that were asked stand here.").wait_for()
+    page.get_by_text("There is no source yet.").wait_for()
+
+
+@pytest.mark.slow
+def test_a_quote_is_marked_by_code_points_also_behind_emoji(setting: Setting, tabs: Tabs) -> None:
+    secret = "\U0001f512\U0001f512 Pre\u0301face."
+    text = f"{secret}\n\nName | Term\nAlpha \U0001f600 | 30 days\n\nThe term … ends on day 30. End."
+    passage = {
+        "document": "rules/emoji",
+        "section": None,
+        "title": "Emoji",
+        "start": 0,
+        "end": len(text),
+        "next_start": None,
+        "total_chars": len(text),
+        "outline": [],
+        "current": True,
+        "metadata": {},
+        "labels": [],
+        "page": None,
+    }
+    page = tabs.open(f"{setting.url}/sources")
+    page.route("**/v1/documents/rules/emoji?*", lambda route: route.fulfill(json={**passage, "text": text}))
+
+    def marked(quote: str, start: int, end: int) -> list[str]:
+        query = f"start={start}&end={end}"
+        page.goto(f"{setting.url}/doc/rules/emoji?{query}{'&quote=' + quote if quote else ''}")
+        page.locator("mark").first.wait_for()
+        return page.locator("mark").evaluate_all("(all) => all.map((e) => e.textContent)")
+
+    for words in ("ends on day 30.", "Pre\u0301face.", "\U0001f600 | 30 days"):
+        start = text.index(words)
+        assert "".join(marked("", start, start + len(words))) == words
+    start = text.index("The term")
+    assert marked("The term … on day 30.", start, len(text) - 5) == ["The term", "on day 30."]
