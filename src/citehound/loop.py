@@ -26,6 +26,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     TextPart,
     ToolCallPart,
+    UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
@@ -55,7 +56,7 @@ from .prompts import (
     wrong_form,
 )
 from .replies import plain_feedback
-from .security import Draw, Prompt, draw_mark, sealed
+from .security import PROMPT_MARK, REDACTED, Draw, Prompt, draw_mark, sealed
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
@@ -72,6 +73,8 @@ _MIN_RESULTS = 2500
 _NEARLY_FULL = 2 * _MIN_RESULTS
 """Room for results in the window below which old search results are shortened."""
 
+_LONG_LINE = 100
+"""Characters of a line of the instructions from which on it is kept from answers."""
 _MOST_QUOTED = 20
 """Documents that a partial composed by code quotes."""
 _ENOUGH = 1000
@@ -166,6 +169,8 @@ class Conversation:
         self.draft: Draft | None = None
         self.checked: Checked | None = None
         self.warnings: list[str] = []
+        self._marks: list[str] = []
+        """Those around the results of this run."""
         self._step = 0
         self._retries = 0
         self._ignored = 0
@@ -400,10 +405,41 @@ class Conversation:
                     raise self.stop("empty", "the model gave an empty reply")
                 again = "empty"
                 continue
-            response = self._with_call(self._bounded(response))
+            response = self._with_call(self._bounded(self._hushed(response, messages)))
             self._settle_size(response)
             await self._record_failed(response)
             return response
+
+    def _hushed(self, response: ModelResponse, messages: Sequence[ModelMessage]) -> ModelResponse:
+        """The reply without marks and without whole lines of the instructions: neither is for a reader or a record."""
+        hide = [*self._marks, *_hushed_texts(messages)]
+
+        def hushed(value: Any) -> Any:
+            if isinstance(value, str):
+                for text in hide:
+                    value = value.replace(text, REDACTED)
+                return value
+            if isinstance(value, list):
+                return [hushed(item) for item in cast(list[Any], value)]
+            if isinstance(value, dict):
+                return {str(key): hushed(item) for key, item in cast(dict[Any, Any], value).items()}
+            return value
+
+        parts: list[Any] = []
+        for part in response.parts:
+            if isinstance(part, TextPart) and (text := hushed(part.content)) != part.content:
+                part = replace(part, content=text)
+            elif isinstance(part, ToolCallPart) and (given := _arguments(part)) is not None:
+                said = hushed(given)
+                part = part if said == given else replace(part, args=said)
+            parts.append(part)
+        return replace(response, parts=parts)
+
+    def drawn(self) -> str:
+        """A fresh mark, which is remembered."""
+        mark = self.draw()
+        self._marks.append(mark)
+        return mark
 
     def _bounded(self, response: ModelResponse) -> ModelResponse:
         """A turn with far too many calls keeps the first of them, and the model and the reader are told. Arguments
@@ -678,7 +714,7 @@ async def converse(
         deps_type=type(None),
         output_type=output,
         instructions=f"{instructions}\n\n{told}" if told else instructions,
-        toolsets=[] if toolbox is None else [_Tools(toolbox, state.draw)],
+        toolsets=[] if toolbox is None else [_Tools(toolbox, state.drawn)],
         capabilities=[_Budgeted(state)],
         retries={"tools": _ENOUGH, "output": _ENOUGH},
         model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **state.model.settings, **(settings or {})}),
@@ -793,6 +829,15 @@ def _whole_calls(response: ModelResponse) -> bool:
             except ValueError:
                 return False
     return bool(calls)
+
+
+def _hushed_texts(messages: Sequence[ModelMessage]) -> list[str]:
+    """Lines of the instructions that nobody writes by chance, and the marks that stand in prompts."""
+    requests = [m for m in messages if isinstance(m, ModelRequest)]
+    said = next((m.instructions for m in requests if m.instructions), "")
+    prompts = [p.content for m in requests for p in m.parts if isinstance(p, UserPromptPart)]
+    marks = [mark for text in prompts if isinstance(text, str) for mark in PROMPT_MARK.findall(text)]
+    return [*(line for line in said.splitlines() if len(line) >= _LONG_LINE), *marks]
 
 
 def _arguments(part: ToolCallPart) -> dict[str, Any] | None:

@@ -214,7 +214,7 @@ def wrong_form(structured: Structured) -> str:
 
 def form_feedback(faults: Sequence[str], *, answer: str = f"call {FINAL_ANSWER}") -> Prompt:
     """Sent back once when a draft does not keep to its form."""
-    lines = "\n".join(f"- {fault}" for fault in faults)
+    lines = "\n".join(f"- {' '.join(fault.split())}" for fault in faults)
     return for_prompt(
         f"This cannot be taken as the final answer:\n{lines}\nMend that and {answer} again, with all claims."
     )
@@ -459,7 +459,7 @@ def step_notes(*, steps_left: int | None) -> tuple[str, ...]:
 
 def feedback(reasons: Sequence[str], *, answer: str = f"call {FINAL_ANSWER}") -> Prompt:
     """Sent back once when a draft fails its checks."""
-    lines = "\n".join(f"- {reason}" for reason in reasons)
+    lines = "\n".join(f"- {' '.join(reason.split())}" for reason in reasons)
     return for_prompt(
         "The checks found faults in this draft, which is sent back only this once. Mend them: quote what was read word "
         "for word, read what is missing, or move what cannot be shown to missing. Then "

@@ -182,6 +182,8 @@ def for_log_json(value: Any) -> Log:
 _LETTERS = 28
 """Of 26 letters: 131 bits. Letters alone, so that every mark is estimated at the same number of tokens."""
 OPEN, CLOSE = "open", "close"
+PROMPT_MARK = re.compile(rf'(?<!\\)"{OPEN}": "([a-z]{{{_LETTERS}}})"')
+"""A mark in the JSON of a prompt."""
 
 
 def draw_mark() -> str:
