@@ -319,6 +319,8 @@ class Fact:
     group: Told | None = None
     points_to: tuple[Told, ...] = ()
     document: str = ""
+    section: str | None = None
+    """Its number, for the answer."""
     quote: Untrusted | None = None
     heading: Untrusted | None = None
     start: int = 0
@@ -352,6 +354,11 @@ class Fact:
         if self.points_to:
             row["points_to"] = self.points_to
         return row
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for the answer."""
+        return f"{self.document} §{self.section}" if self.section else self.document
 
     @property
     def all_values(self) -> tuple[Value, ...]:

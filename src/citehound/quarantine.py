@@ -92,6 +92,8 @@ MAX_RETRIES = 3
 _MOST_STEPS = 40
 """Where no limit is set."""
 
+UNSEEN = "read in quarantine: conclusions without values were drawn from facts about the texts, not from their words"
+
 Verdict = Literal["complies", "conflicts", "same", "differs"]
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "en": {
@@ -1134,6 +1136,7 @@ class _Run:
             requires=requires(sentence),
             conditional=is_conditional(sentence, language=document.language),
             fit=fit_of(asked.question, f"{heading} {sentence}", language=language),
+            section=None if section is None else section.number,
             group=group,
             points_to=self._pointed(sentence, document.id),
             document=document.id,
@@ -1273,6 +1276,7 @@ class _Run:
                     declared=str(stop) if stop is not None and reason not in ("dollars", "steps") else None,
                 )
         draft = self._draft(final)
+        warnings += [warning for warning in self.warnings if warning not in warnings]
         for number, claim in enumerate(draft.claims, start=1):
             self.emit(
                 ClaimDrafted(
@@ -1319,6 +1323,7 @@ class _Run:
             return numbers[place]
 
         resting: list[int] = []
+        unmeasured = final.answer is not None
         for name in final.facts[:MAX_USED]:
             number = quoted(name)
             if number is not None:
@@ -1327,12 +1332,13 @@ class _Run:
             left, right = quoted(comparison.left), quoted(comparison.right)
             if left is None or right is None or left == right or self._contradicted(comparison):
                 continue
-            x, y = self.facts[comparison.left].document, self.facts[comparison.right].document
-            text = words[comparison.verdict].format(x=x, y=y)
+            one, other = self.facts[comparison.left], self.facts[comparison.right]
+            text = words[comparison.verdict].format(x=one.place, y=other.place)
             pair = self._measured(comparison.left, comparison.right)
             if pair is not None:
                 a, b = (" ".join(value.text.reveal().split()) for value in pair)
-                text += f": {words['values'].format(a=a, b=b, x=x, y=y)}"
+                text += f": {words['values'].format(a=a, b=b, x=one.document, y=other.document)}"
+            unmeasured = unmeasured or pair is None
             claims.append(DraftClaim(text=f"{text}.", kind="conclusion", premises=(left, right)))
             resting.append(len(claims))
         for gap in final.missing[:MAX_USED]:
@@ -1341,6 +1347,8 @@ class _Run:
         if final.answer is not None and resting:
             text = words["answer"].format(verdict=words[final.answer])
             claims.append(DraftClaim(text=text, kind="conclusion", premises=tuple(dict.fromkeys(resting))))
+        if unmeasured:
+            self.warnings.append(UNSEEN)
         return Draft(claims=tuple(claims), missing=self._gaps(final))
 
     def _gaps(self, final: _Final) -> tuple[DraftGap, ...]:
@@ -1439,8 +1447,10 @@ def _digits(value: Value) -> list[str]:
 
 def _heading(document: Document, section: Section | None, sentence: str) -> str:
     """The title of the innermost section that is a heading: that of a numbered paragraph is the paragraph itself."""
+    said = fold_text(sentence).text
     for one in reversed(document.section_path(None if section is None else section.id)):
-        if one.parent is not None and one.title and one.title not in sentence:
+        title = fold_text(one.title).text
+        if one.parent is not None and title and title[:20] not in said:
             return one.title
     return ""
 
