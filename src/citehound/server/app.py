@@ -106,7 +106,7 @@ def create_app(
         sessions=Sessions(),
         rate=Rate(config.server.requests_per_minute),
         tries=Rate(_TRIES),
-        insists=host not in LOOPBACK,
+        insists=host not in LOOPBACK or bool(config.server.urls),
     )
     _add_handlers(app)
     _add_health(app)
