@@ -40,7 +40,8 @@ def serve(host: str, port: int, config_path: Path | None) -> None:
     listening = bind(host, port)
     at: int = listening.getsockname()[1]
     tokens = Tokens(config.state / FILE)
-    if host not in LOOPBACK and config.server.user_header is None and not tokens.any():
+    reached = host not in LOOPBACK or bool(config.server.urls)  # by a proxy, which comes from this machine
+    if reached and config.server.user_header is None and not tokens.any():
         secret = tokens.add(FIRST, owner=True)
         output.err(f"a token is needed from beyond this machine; this one is shown once: {secret}")
     with output.progress("indexing") as emit:
