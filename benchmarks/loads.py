@@ -7,6 +7,7 @@ The server calls `investigate` with every request's body. The question carries t
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from typing import Any
@@ -116,3 +117,8 @@ def steady(body: dict[str, Any]) -> Reply:
         {"name": "read_document", "args": {"document": "policies/outsourcing-policy-v4", "start": 40 * done}},
     ]
     return {"kind": "tools", "calls": calls, "usage": usage}
+
+
+def slow(body: dict[str, Any]) -> Reply:
+    """`steady`, as long after the request as the environment says."""
+    return {**steady(body), "latency": float(os.environ.get("CITEHOUND_LOAD_LATENCY", "0.2"))}

@@ -6,22 +6,26 @@ Owns the corpus that they share, the chats, and the order in which the server be
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..access import Principal
 from ..answers import Answer
 from ..assistant import Assistant
+from ..budget import Budget
 from ..config import Config
 from ..corpus import Corpus
 from ..documents import RawDocument
 from ..errors import CitehoundError, ParseError, UnknownRun, UnknownSource, UsageError
 from ..events import Answered, Emit, Event, RunStarted, nowhere
-from ..models import OFFLINE, OpenedModel
+from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..parsing.pages import PAGE
 from ..parsing.worker import Limits, Worker
 from ..runs import RunRecord, RunStore
@@ -39,6 +43,8 @@ NEW_CHAT = "new"
 """Given as the id of a chat, it begins one."""
 _MOST_WAITING = 20
 """Pages that may wait to be drawn."""
+_MOST_MODELS = 8
+"""Models that are kept open."""
 _MOST_PAGES = 20
 """Pages that are kept."""
 OWN_MODEL = "citehound"
@@ -220,6 +226,9 @@ class Questions:
         self._running: dict[str, Running] = {}
         self._active: set[Running] = set()
         self._chats: OrderedDict[str, _Talk] = OrderedDict()
+        self._models: dict[str, tuple[OpenedModel, OpenedModel]] = {}
+        self._opening = threading.Lock()
+        self._entered = AsyncExitStack()
         self._rate = Rate(config.server.questions_per_minute)
         self.pages = Pages()
         self._closing = False
@@ -244,7 +253,13 @@ class Questions:
     async def prepare(self) -> None:
         """Opens the corpus, building its index first where there is none; what fails is kept in `problem`."""
         try:
-            self._corpus = await asyncio.to_thread(self._open)
+            corpus = await asyncio.to_thread(self._open)
+            for model in self._held():
+                await self._entered.enter_async_context(model)
+            # What is loaded by now stays; to look through it for garbage, again and again, is a fifth of all work.
+            gc.collect()
+            gc.freeze()
+            self._corpus = corpus
         except CitehoundError as error:
             self.problem = error
         except Exception as error:
@@ -257,10 +272,37 @@ class Questions:
                 raise Refused(503, "the server was stopped while its index was being built")
             self._emit(event)
 
+        from .. import chat, routing  # what the first question would wait for
+
+        _ = chat, routing
+        if self._model is None and (models := self._opened(self.config)) is not None:
+            budget = Budget(max_dollars=self.config.budget.max_dollars)
+            require_price(models[0], budget)
+            require_price(models[1], budget, table="model.small_price")
         with Corpus.open(self.config, write=True) as probe:
             if probe.is_empty():
                 probe.sync(emit=emit)
         return Corpus.open(self.config)
+
+    def _held(self) -> tuple[Model, ...]:
+        """The models that keep their connections as long as the server runs."""
+        opened = self._models.get(self.config.model.name)
+        return () if opened is None else tuple({id(o.model): o.model for o in opened}.values())
+
+    def _opened(self, config: Config) -> tuple[OpenedModel, OpenedModel] | None:
+        """The configured model and the one for decisions, the same for all questions; None for the offline model,
+        which sees what the asker sees."""
+        name = config.model.name
+        if name == OFFLINE:
+            return None
+        with self._opening:
+            if name not in self._models:
+                opened = open_model(config.model)
+                small = opened if config.model.small is None else open_small(config.model)
+                self._models[name] = (opened, small)
+                while len(self._models) > _MOST_MODELS:
+                    self._models.pop(next(n for n in self._models if n not in (name, self.config.model.name)))
+            return self._models[name]
 
     async def close(self) -> None:
         """Ends what runs, as declared partials that are recorded; nothing new is begun."""
@@ -270,6 +312,7 @@ class Questions:
             running.cancel()
         for running in active:
             await running.ended()
+        await self._entered.aclose()
         await asyncio.to_thread(self.pages.close)
         corpus, self._corpus = self._corpus, None
         if corpus is not None:
@@ -299,13 +342,10 @@ class Questions:
                     403, f"the model {model!r} is not offered here; leave it out, or put it in [server] models"
                 )
             config = replace(config, model=replace(config.model, name=model))
-        return Assistant(
-            config,
-            corpus,
-            self._model if own else None,
-            small=self._small if own else None,
-            principal=principal,
-        )
+        if own and self._model is not None:
+            return Assistant(config, corpus, self._model, small=self._small, principal=principal)
+        opened, small = self._opened(config) or (None, None)
+        return Assistant(config, corpus, opened, small=small, principal=principal)
 
     async def start(self, asked: Asked, *, principal: Principal) -> Running:
         """Begins a question. Raises UsageError for one that cannot be asked, Refused when there is no room for it."""
@@ -335,10 +375,10 @@ class Questions:
         if asked.chat is not None:
             return await _turn(asked.chat, asked, emit)
         if asked.chat_id is not None:
-            talk = self._talk(asked, principal=running.principal)
+            talk = await self._talk(asked, principal=running.principal)
             async with talk.turn:
                 return await _turn(talk.chat, asked, emit)
-        assistant = self.assistant(principal=running.principal, model=asked.model, sources=asked.sources)
+        assistant = await self._assistant(asked, principal=running.principal)
         return await assistant.ask(
             asked.question,
             mode=asked.mode,
@@ -371,12 +411,15 @@ class Questions:
             if value is not None and value > most:
                 raise UsageError(f"{name} is {value!r}, at most {most!r} on this server; ask for less")
 
-    def _talk(self, asked: Asked, *, principal: Principal) -> _Talk:
+    async def _assistant(self, asked: Asked, *, principal: Principal) -> Assistant:
+        return await asyncio.to_thread(self.assistant, principal=principal, model=asked.model, sources=asked.sources)
+
+    async def _talk(self, asked: Asked, *, principal: Principal) -> _Talk:
         chat_id = asked.chat_id
         if asked.prefetch is not None:
             raise UsageError("prefetch does not go with a chat; leave one of them out")
         if chat_id == NEW_CHAT:
-            assistant = self.assistant(principal=principal, model=asked.model, sources=asked.sources)
+            assistant = await self._assistant(asked, principal=principal)
             talk = _Talk(
                 principal=principal,
                 chat=assistant.chat(),
