@@ -110,16 +110,26 @@ _BLOCK = frozenset(
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _HIDDEN_STYLE = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0+\s*(?:%|;|!|$)|"
-    r"font-size\s*:\s*(?:0+(?:\.0*)?(?![\d.])|(?:0*\.\d+|1(?:\.0*)?)\s*(?:px|pt)|0*\.0\d*\s*r?em|\d\s*%)|"
+    r"font-size\s*:\s*(?:0+(?:\.0*)?(?![\d.])|(?:0*\.\d+|1(?:\.0*)?)\s*(?:px|pt)|0*\.[0-2]\d*\s*r?em|\d\s*%)|"
     r"content-visibility\s*:\s*hidden|"
     r"(?:max-)?(?:height|width)\s*:\s*0+(?:\.0*)?\s*(?:px|pt|em|rem|%)?\s*(?:;|!|$)|"
     r"(?:left|top|right|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}|"
     r"clip\s*:\s*rect\(\s*0|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)|"
+    r"(?:left|top)\s*:\s*[1-9]\d\d+\s*(?:vw|vh)|filter\s*:\s*opacity\(\s*0*\.?0+\s*%?\s*\)|"
+    r"zoom\s*:\s*0*\.?0\d*\s*(?:;|!|$)|letter-spacing\s*:\s*-(?:0?\.[5-9]|[1-9])\d*(?:\.\d+)?\s*r?em|"
     r"transform\s*:\s*scale\(\s*0\s*[,)]|color\s*:\s*transparent)",
     re.I,
 )
+_CLIPPED = re.compile(
+    r"(?:^|;)\s*(?:height|width)\s*:\s*0*1(?:\.0*)?\s*px|(?:^|;)\s*line-height\s*:\s*0+(?![\d.])", re.I
+)
+_OVERFLOW = re.compile(r"(?:^|;)\s*overflow\s*:\s*(?:hidden|clip)", re.I)
+_FILLED = re.compile(r"(?:^|;)\s*-webkit-text-fill-color\s*:\s*transparent", re.I)
+_INK = re.compile(r"(?:^|;)\s*color\s*:\s*([^;!]+)", re.I)
+_GROUND = re.compile(r"(?:^|;)\s*background(?:-color)?\s*:\s*([^;!]+)", re.I)
 _WHITE = re.compile(
-    r"(?:^|;)\s*color\s*:\s*(?:#fff(?:fff)?\b|white\b|rgba?\(\s*255\s*,\s*255\s*,\s*255\b|rgba\([^)]*,\s*0?\.?0+\s*\))",
+    r"(?:^|;)\s*color\s*:\s*(?:#(?:fff|f[a-f]f[a-f]f[a-f])\b|white\b|rgba?\(\s*25[0-5]\s*,\s*25[0-5]\s*,\s*25[0-5]\b|"
+    r"hsla?\([^)]*\b(?:9[89]|100)%|rgba\([^)]*,\s*0?\.?0+\s*\))",
     re.I,
 )
 _BACKGROUND = re.compile(r"(?:^|;)\s*background", re.I)
@@ -464,7 +474,7 @@ def _hidden(node: LexborNode, tag: str, hidden_ids: frozenset[int]) -> bool:
     style = attributes.get("style") or ""
     if style:
         style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
-        if _HIDDEN_STYLE.search(style):
+        if _unseen(style):
             return True
         if _WHITE.search(style) and not _on_background(node):
             return True
@@ -474,6 +484,16 @@ def _hidden(node: LexborNode, tag: str, hidden_ids: frozenset[int]) -> bool:
         white = (attributes.get("color") or "").strip().lower() in ("#fff", "#ffffff", "white")
         return white and not _on_background(node)
     return False
+
+
+def _unseen(style: str) -> bool:
+    """True for declarations that leave nothing to see: none, nothing, one point, or ink of its own ground's colour."""
+    if _HIDDEN_STYLE.search(style) or (_CLIPPED.search(style) and _OVERFLOW.search(style)):
+        return True
+    if _FILLED.search(style) and "background-clip" not in style.lower():
+        return True
+    ink, ground = _INK.search(style), _GROUND.search(style)
+    return ink is not None and ground is not None and ink[1].strip().lower() == ground[1].strip().lower()
 
 
 def _on_background(node: LexborNode) -> bool:
@@ -499,7 +519,7 @@ def _hidden_by_sheet(tree: LexborHTMLParser) -> frozenset[int]:
         css = re.sub(r"@[^{};]*;", "", css)
         css = re.sub(r"@[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", css)
         for rule in _RULE.finditer(css):
-            if not _HIDDEN_STYLE.search(rule[2]):
+            if not _unseen(rule[2]):
                 continue
             for selector in rule[1].split(","):
                 selector = selector.strip()

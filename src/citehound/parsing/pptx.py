@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
@@ -93,6 +94,8 @@ class _Reader:
         self.hidden = 0
         self.struck = 0
         self.warnings: list[str] = []
+        self._plain = False
+        """Nothing but white lies behind the text of this slide."""
         self._archive = archive
         self._width = width
         self._height = height
@@ -111,6 +114,7 @@ class _Reader:
             self.hidden_slides.append(number)
             return
         parts = relations(self._archive, part)
+        self._plain = not self._painted(root, parts)
         shapes = [s for s in self._shapes(_child(root, "cSld", "spTree"), 0) if s.placeholder not in _FURNITURE]
         title = next((s for s in shapes if s.placeholder in ("title", "ctrTitle")), None)
         heading = ""
@@ -127,6 +131,27 @@ class _Reader:
                 self._notes(name)
         if not heading and len(self.blocks) == before:
             self.blocks.pop()
+
+    def _painted(self, root: Element, parts: dict[str, tuple[str, str]]) -> bool:
+        """True when something other than white may lie behind the text of a slide, so that white text may be seen."""
+        grounds: list[Element | None] = [root]
+        for wanted in ("slideLayout", "slideMaster"):
+            name = next((name for kind, name in parts.values() if kind == wanted), None)
+            if name is None:
+                break
+            with suppress(ParseError):
+                grounds.append(self._archive.xml(name))
+            parts = relations(self._archive, name)
+        for ground in grounds:
+            for element in ground.iter() if ground is not None else ():
+                name = _name(element)
+                if name in ("pic", "graphicFrame", "bgRef", "style"):
+                    return True
+                if name in ("spPr", "bgPr", "grpSpPr") and any(
+                    _name(fill).endswith("Fill") and _name(fill) != "noFill" and not _white(fill) for fill in element
+                ):
+                    return True
+        return False
 
     def _notes(self, part: str) -> None:
         root = self._archive.xml(part)
@@ -243,7 +268,8 @@ class _Reader:
                 if (_attribute(properties, "strike") or "noStrike") != "noStrike":
                     self.struck += 1
                     continue
-                if 0 < _integer(_attribute(properties, "sz"), 0) < _TINY:
+                ink = _child(properties, "solidFill")
+                if 0 < _integer(_attribute(properties, "sz"), 0) < _TINY or (self._plain and _white(ink)):
                     self.hidden += 1
                     continue
                 parts.append((_attribute_text(_child(run, "t"))).replace("\v", "\n"))
@@ -348,3 +374,11 @@ def _number(value: int, shape: str) -> str:
 def _integer(text: str | None, default: int) -> int:
     match = re.match(r"-?\d{1,12}", (text or "").strip())
     return int(match.group()) if match else default
+
+
+def _white(fill: Element | None) -> bool:
+    """True for a plain fill that is white or nearly so."""
+    if fill is None or _name(fill) != "solidFill":
+        return False
+    colour = next(iter(fill), None)
+    return colour is not None and re.fullmatch(r"(?:[fF][a-fA-F]){3}", _attribute(colour, "val") or "") is not None
