@@ -131,6 +131,7 @@ class Turn {
     if (!this.steps.element.contains(document.activeElement)) this.steps.element.open = false;
     this.answer.finish(answer);
     thread.chat = answer.chat_id ?? thread.chat;
+    arrange();
     const about = [answer.requested_mode === answer.mode ? answer.mode : `${answer.mode}, chosen by ${answer.requested_mode}`, answer.model === "offline" ? "offline, without a language model" : answer.model];
     if (record?.summary?.created) about.push(ago(record.summary.created));
     this.meta.textContent = about.join(" · ");
@@ -228,8 +229,10 @@ function arrange() {
   const some = thread.turns.length > 0;
   document.body.classList.toggle("has-thread", some);
   byId("corpus").hidden = some;
-  byId("question").placeholder = some ? "Ask a follow-up question" : "Ask a question";
-  byId("question-label").textContent = some ? "Your follow-up question" : "Your question";
+  const goesOn = some && thread.chat !== null;
+  byId("question").placeholder = goesOn ? "Ask a follow-up question" : some ? "Ask another question" : "Ask a question";
+  byId("question-label").textContent = goesOn ? "Your follow-up question" : "Your question";
+  byId("sources-field").disabled = goesOn; // they were chosen when the conversation began
 }
 
 function clear() {
@@ -266,8 +269,8 @@ async function openRun(id) {
   }
   if (wanted() !== id) return;
   byId("thread").replaceChildren();
-  const chat = record.answer?.chat_id ?? null;
-  const before = chat ? await earlier(chat, id, record.answer.turn ?? 1) : [];
+  const chat = record.answer?.chat_id ?? chatOf(id);
+  const before = chat && record.answer?.turn !== 1 ? await earlier(chat, id) : [];
   if (wanted() !== id) return;
   thread.chat = chat;
   for (const summary of before) {
@@ -295,15 +298,33 @@ async function fill(turn, record) {
 }
 
 /** The runs of a chat before one of them, oldest first. */
-async function earlier(chat, id, turn) {
+async function earlier(chat, id) {
   const runs = [];
   let before = id;
-  for (let pages = 0; pages < 10 && before && runs.length < turn - 1; pages += 1) {
+  for (let pages = 0; pages < 10 && before && runs.at(-1)?.turn !== 1; pages += 1) {
     const found = await request(`/v1/runs?limit=200&before=${encodeURIComponent(before)}`);
     runs.push(...found.runs.filter((run) => run.chat_id === chat));
     before = found.next_before;
   }
   return runs.reverse();
+}
+
+/** The chat of a run that is not over yet stands nowhere but here, so that a reload finds its turns. */
+function chatOf(run) {
+  try {
+    return JSON.parse(sessionStorage.getItem("citehound-chats") ?? "{}")[run] ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function keepChat(run, chat) {
+  try {
+    const kept = Object.entries(JSON.parse(sessionStorage.getItem("citehound-chats") ?? "{}"));
+    sessionStorage.setItem("citehound-chats", JSON.stringify(Object.fromEntries([...kept.slice(-20), [run, chat]])));
+  } catch {
+    // a reload shows this run alone until its answer is there
+  }
 }
 
 const wanted = () => /^#\/runs\/([^/?]+)$/.exec(location.hash)?.[1] ?? null;
@@ -363,6 +384,7 @@ async function ask(event) {
     const started = await request("/v1/runs", { method: "POST", body: body(question) });
     field.value = "";
     grow();
+    if (thread.chat) keepChat(started.run_id, thread.chat);
     const turn = new Turn(started.run_id, question);
     show(turn);
     history.pushState(null, "", `#/runs/${encodeURIComponent(started.run_id)}`);
@@ -374,6 +396,16 @@ async function ask(event) {
     refreshHistory();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (error.status === 404 && thread.chat) {
+      const anew = () => {
+        thread.chat = null;
+        arrange();
+        byId("ask").requestSubmit();
+      };
+      const gone = new Error("This conversation is no longer known to the server, so a follow-up cannot lean on it.");
+      byId("ask").prepend(problem(gone, { retry: anew, label: "Ask it as a new question" }));
+      return;
+    }
     const wait = error.after ? new ApiError(`${error.message} (again in ${Math.ceil(error.after)} s)`) : error;
     byId("ask").prepend(problem(wait));
   } finally {
@@ -439,7 +471,7 @@ async function loadSources() {
       { class: "card" },
       el("p", { class: "card-title" }, el("a", { href: `/sources#${encodeURIComponent(source.name)}` }, source.name)),
       el("p", { dir: "auto" }, source.description),
-      el("p", { class: "dim small" }, [source.documents === null || source.documents === undefined ? source.kind : count(source.documents, "document"), source.trust === "open" ? "many can write here" : null].filter(Boolean).join(" · ")),
+      el("p", { class: "dim small" }, [source.documents ? count(source.documents, "document") : source.kind, source.trust === "open" ? "many can write here" : null].filter(Boolean).join(" · ")),
     ),
   );
   byId("corpus").replaceChildren(

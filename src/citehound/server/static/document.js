@@ -132,6 +132,7 @@ export class DocumentView {
         if (!whole && passage.end > from + PAGE / 2) break;
       }
       this.at = at;
+      this.sectionPage = section?.page ?? null;
       this.section = section ? (about.outline.find((s) => s.start === section.start) ?? null) : null;
       this.text = new Text(passages.map((p) => p.text).join(""), passages[0].start);
       this.info = about;
@@ -273,7 +274,7 @@ export class DocumentView {
   }
 
   pictures() {
-    const page = this.at.page ?? null;
+    const page = this.at.page ?? this.sectionPage;
     if (page === null) return "";
     const image = el("img", { alt: `Page ${page} of the original of ${this.title}`, src: `/v1/pages/${idPath(this.info.document)}?page=${page}` });
     const box = el("details", { class: "original", hidden: true }, el("summary", {}, `Page ${page} of the original`), el("figure", { class: "page-image" }, image));

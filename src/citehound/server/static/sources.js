@@ -25,13 +25,13 @@ function line(row) {
       "th",
       { scope: "row" },
       el("a", { href: documentAddress(row.document), dir: "auto" }, row.title || row.document),
-      el("div", { class: "dim small" }, row.document),
+      el("div", { class: "dim small" }, [row.document, row.format, row.pages > 0 && count(row.pages, "page")].filter(Boolean).join(" · ")),
       row.warnings?.length > 0 && el("ul", { class: "warnings" }, row.warnings.map((text) => el("li", { dir: "auto" }, icon("warning"), " ", text))),
     ),
     status(row),
     el("td", { dir: "auto" }, row.metadata.version ?? ""),
     el("td", { dir: "auto" }, row.metadata.effective ?? row.metadata.date ?? row.metadata.signed ?? ""),
-    el("td", { class: "number" }, row.sections === undefined ? "" : String(row.sections)),
+    el("td", { class: "number" }, String(row.sections)),
   );
   return { node, words };
 }
@@ -62,7 +62,8 @@ class Source {
 
   describe() {
     const { info } = this;
-    const parts = [count(info.documents ?? 0, "document"), info.kind, info.private === false ? "public" : "private"];
+    const parts = [count(info.documents, "document"), info.kind, info.private === false ? "public" : "private"];
+    if (info.synced) parts.push(`last read ${ago(info.synced)}`);
     if (info.trust) parts.push(info.trust === "open" ? "many can write here" : "reviewed");
     for (const [name, values] of Object.entries(info.filters ?? {})) parts.push(`filter ${name} (${count(values.length, "value")})`);
     this.figures.textContent = parts.join(" · ");
@@ -93,7 +94,7 @@ class Source {
     try {
       found = await request(`${path(this.info.name)}/report`);
     } catch (error) {
-      if (error.status !== 404) this.notes.replaceChildren(problem(error));
+      this.notes.replaceChildren(problem(error));
       return;
     }
     const of = (state) => found.files.filter((file) => file.status === state);
@@ -104,7 +105,6 @@ class Source {
       const items = files.map((file) => el("li", {}, el("strong", { dir: "auto" }, file.path), el("div", { class: state === "failed" ? "bad" : "dim", dir: "auto" }, file.reason ?? "")));
       parts.push(el("details", { class: `problems problems-${state}`, open: state === "failed" }, el("summary", {}, `${count(files.length, "file")} ${title}`), el("ul", {}, items)));
     }
-    if (found.synced) parts.unshift(el("p", { class: "dim small" }, `Last read ${ago(found.synced)}.`));
     this.notes.replaceChildren(...parts);
   }
 }

@@ -144,11 +144,11 @@ export function themeButton() {
 }
 
 /** A box for what went wrong, with what to do next. */
-export function problem(error, { retry } = {}) {
+export function problem(error, { retry, label = "Try again" } = {}) {
   return el(
     "div",
     { class: "banner banner-bad", role: "alert" },
     icon("warning"),
-    el("div", {}, el("p", {}, error.message), retry && el("button", { class: "button small", type: "button", onclick: retry }, "Try again")),
+    el("div", {}, el("p", {}, error.message), retry && el("button", { class: "button small", type: "button", onclick: retry }, label)),
   );
 }
