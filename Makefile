@@ -9,9 +9,9 @@ BENCH_VENV ?= .venv-bench
 WORKERS ?= 2
 # Suites that never meet pydantic-ai: one run of them is enough.
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
-	verification quotes sources site egress corpus chunking config packaging scale runs security evals layers)
+	verification quotes sources site egress corpus chunking config packaging deploy scale runs security evals layers)
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-newest docs site lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-wheel test-newest docs site lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -62,6 +62,9 @@ bench-ingest: $(BENCH_VENV)/.installed  ## reading of all formats: speed, memory
 
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls; every transcript
 	$(BIN)/python -m pytest -m slow tests/test_routing.py tests/test_transcripts.py
+
+test-wheel: $(VENV)/.developed  ## sdist and wheel, installed into an environment of their own, answer and serve
+	$(BIN)/python -m pytest -m slow tests/test_deploy.py
 
 test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the supported range: the newest pydantic-ai, without citehound[eval]
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow" $(WITHOUT_MODELS)
