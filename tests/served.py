@@ -6,16 +6,21 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 ROOT = Path(__file__).resolve().parents[1]
 BANK = ROOT / "src" / "citehound" / "demos" / "bank"
@@ -60,7 +65,7 @@ def serving(
         if not url:
             raise RuntimeError(f"the server did not start: {''.join(said)}")
         if ready:
-            _wait(f"{url}/readyz", process, said)
+            _wait(f"{url}/readyz", lambda: process.poll() is None, said)
         yield Served(url=url, process=process, said=said)
     finally:
         if process.poll() is None:
@@ -74,10 +79,10 @@ def serving(
         process.stderr.close()
 
 
-def _wait(url: str, process: subprocess.Popen[str], said: list[str]) -> None:
+def _wait(url: str, alive: Callable[[], bool], said: list[str]) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     last = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < last:
+    while alive() and time.monotonic() < last:
         try:
             with opener.open(url, timeout=5):
                 return
@@ -93,3 +98,20 @@ def bank(folder: Path) -> Path:
     """A copy of the bundled bank corpus; returns its configuration."""
     shutil.copytree(BANK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".citehound"))
     return folder / "citehound.toml"
+
+
+@contextmanager
+def live(app: FastAPI, listening: socket.socket) -> Generator[str]:
+    """An application of this process on a real socket, for the length of a `with`; gives its URL."""
+    from citehound.server.app import server_for
+
+    server = server_for(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    thread.start()
+    try:
+        _wait(f"{url}/readyz", thread.is_alive, ["in this process"])
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ..events import Event, Progress
 from . import output
 from .commands import config_option, json_option, load
 
@@ -44,11 +45,22 @@ def serve(host: str, port: int, config_path: Path | None) -> None:
     if reached and config.server.user_header is None and not tokens.any():
         secret = tokens.add(FIRST, owner=True)
         output.err(f"a token is needed from beyond this machine; this one is shown once: {secret}")
-    with output.progress("indexing") as emit:
-        app = create_app(config, host=host, port=at, emit=emit)
-        shown = f"[{host}]" if ":" in host else host
-        output.err(f"serving at http://{shown}:{at} (Ctrl-C ends it)")
-        run(app, listening)
+    app = create_app(config, host=host, port=at, emit=_Indexing())
+    shown = f"[{host}]" if ":" in host else host
+    output.err(f"serving at http://{shown}:{at} (Ctrl-C ends it)")
+    run(app, listening)
+
+
+class _Indexing:
+    """Tells how far the first index is, a line now and then."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress) and (event.done == event.total or time.monotonic() >= self._next):
+            self._next = time.monotonic() + 2
+            output.err(f"indexing: {event.done} of {event.total} files, {event.passages:,} passages", style="dim")
 
 
 class _OneLine(logging.Formatter):

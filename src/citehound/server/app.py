@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,14 +221,22 @@ class _Protocol(H11Protocol):
 
     def _late(self) -> None:
         self._timer = None
-        if not self.transport.is_closing():
-            body = problem(408, f"the request did not come within {self.seconds:g} seconds; send it at once").body
-            head = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            self.transport.write(head + b"content-length: %d\r\n\r\n" % len(body) + bytes(body))
-            self.transport.close()
+        self._refuse(408, f"the request did not come within {self.seconds:g} seconds; send it at once")
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is no request of HTTP/1.1, or its head is too long; send another")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers by hand what never became a request, and closes the connection."""
+        if self.transport.is_closing():
+            return
+        body = bytes(problem(status, message).body)
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        self.transport.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        self.transport.close()
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Ends what runs before it waits for connections, which wait for what runs."""
 
     def __init__(self, config: uvicorn.Config, questions: Questions) -> None:
@@ -257,17 +266,15 @@ def bind(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(1024)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         made.close()
-        raise CitehoundError(
-            f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --host or --port"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise CitehoundError(f"{host}:{port} cannot be listened on ({why}); choose another --host or --port") from None
     return made
 
 
-def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serves until SIGTERM or SIGINT. Raises KeyboardInterrupt for the latter, CitehoundError without a corpus."""
-    questions: Questions = app.state.questions
+def server_for(app: FastAPI) -> Server:
+    """What serves an application; its `run` takes the sockets that listen."""
     config: Config = app.state.config
     protocol = type("Protocol", (_Protocol,), {"seconds": config.server.request_seconds})
     settings = uvicorn.Config(
@@ -283,9 +290,15 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
         timeout_graceful_shutdown=15,
         h11_max_incomplete_event_size=32_768,
     )
-    server = _Server(settings, questions)
+    return Server(settings, app.state.questions)
+
+
+def serve(app: FastAPI, listening: socket.socket) -> None:
+    """Serves until SIGTERM or SIGINT. Raises KeyboardInterrupt for the latter, CitehoundError without a corpus."""
+    server = server_for(app)
     server.run(sockets=[listening])
     if server.interrupted:
         raise KeyboardInterrupt
+    questions: Questions = app.state.questions
     if questions.problem is not None:
         raise questions.problem

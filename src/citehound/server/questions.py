@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("citehound.server")
 
+CLOSE_SECONDS = 10.0
+"""How long questions have to end when the server is told to stop."""
 NEW_CHAT = "new"
 """Given as the id of a chat, it begins one."""
 _MOST_WAITING = 20
@@ -310,8 +312,10 @@ class Questions:
         active = list(self._active)
         for running in active:
             running.cancel()
-        for running in active:
-            await running.ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                for running in active:
+                    await running.ended()
         await self._entered.aclose()
         await asyncio.to_thread(self.pages.close)
         corpus, self._corpus = self._corpus, None
