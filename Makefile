@@ -47,7 +47,7 @@ bench-tokens: $(BENCH_VENV)/.installed  ## input tokens of an investigation, bes
 bench-overhead: $(BENCH_VENV)/.installed  ## what the loop adds to a step, beside LangChain's agent
 	$(BENCH_VENV)/bin/python benchmarks/overhead.py
 
-test-crash: $(VENV)/.developed  ## the long form: kill -9 while indexing, again and again
+test-crash: $(VENV)/.developed  ## the long form: 500 rounds of kill -9 while indexing, and of a disk that gets full
 	$(BIN)/python -m pytest -m slow tests/crash
 
 test-formats: $(VENV)/.developed  ## the long form: every file of the corpora, and the big nasty ones

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shlex
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,30 +19,37 @@ from citehound.corpus import Corpus
 from citehound.index.embedded import EmbeddedIndex
 
 HERE = Path(__file__).parent
-SHORT = 3
-LONG = int(os.environ.get("CITEHOUND_CRASH_ROUNDS", "50"))
+SHORT = 7
+LONG = int(os.environ.get("CITEHOUND_CRASH_ROUNDS", "200"))
+MOUNT = "mount -t tmpfs -o size=6m tmpfs"
 
 
-def run_and_kill(script: str, *arguments: str, seconds: float) -> list[str]:
-    """Runs a script, kills it after a while with SIGKILL, and gives the whole lines it had printed."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
+class Nursery:
+    """Runs scripts in children of one process that has imported everything, and kills them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._out = folder / "out.txt"
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "nursery.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert process.stdout is not None
-        try:
-            lines = [process.stdout.readline()]
-            try:
-                process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            rest, _ = process.communicate()
-        finally:
-            process.kill()
-        errors.seek(0)
-        assert process.returncode in (-9, 0), errors.read()
-    lines.extend(line for line in rest.splitlines(keepends=True) if line.endswith("\n"))
-    return [line.strip() for line in lines]
+
+    def run_and_kill(self, script: str, *arguments: str, seconds: float) -> list[str]:
+        """Kills the script with SIGKILL so long after its first line; gives the whole lines it had printed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        asked = {"script": script, "arguments": arguments, "seconds": seconds, "out": str(self._out)}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        assert int(self._process.stdout.readline()) in (-9, 0)
+        return [line.strip() for line in self._out.read_text("utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    made = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield made
+    made.close()
 
 
 def check_stores_agree(index: EmbeddedIndex) -> dict[str, str]:
@@ -58,11 +67,11 @@ def check_stores_agree(index: EmbeddedIndex) -> dict[str, str]:
     return markers
 
 
-def kill_writers(folder: Path, *, rounds: int, seed: int) -> None:
+def kill_writers(nursery: Nursery, folder: Path, *, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     reported: dict[str, str | None] = {}
     for turn in range(rounds):
-        lines = run_and_kill("writer.py", str(folder), str(seed + turn), "40", seconds=chance.uniform(0.0, 0.7))
+        lines = nursery.run_and_kill("writer.py", str(folder), str(seed + turn), "40", seconds=chance.uniform(0.0, 0.7))
         touched: dict[str, str | None] = {}
         for line in lines:
             if line.startswith("gone "):
@@ -83,7 +92,7 @@ def kill_writers(folder: Path, *, rounds: int, seed: int) -> None:
         check_stores_agree(index)
 
 
-def kill_syncs(root: Path, *, rounds: int, seed: int) -> None:
+def kill_syncs(nursery: Nursery, root: Path, *, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     docs = root / "docs"
     docs.mkdir(parents=True, exist_ok=True)
@@ -95,7 +104,7 @@ def kill_syncs(root: Path, *, rounds: int, seed: int) -> None:
                     f"# Document {number}\n\nmarker{turn}x{number} is kept by the supplier.\n\n" + "Records. " * 60,
                     encoding="utf-8",
                 )
-        run_and_kill("syncer.py", str(root), seconds=chance.uniform(0.0, 0.3))
+        nursery.run_and_kill("syncer.py", str(root), seconds=chance.uniform(0.0, 0.3))
         with Corpus.open(config, write=True) as corpus:
             if not corpus.is_empty():
                 view = corpus.view(principal=OWNER)
@@ -112,19 +121,57 @@ def kill_syncs(root: Path, *, rounds: int, seed: int) -> None:
                 assert [hit.document for hit in hits] == [file.document]
 
 
-def test_a_killed_writer_loses_nothing_it_reported(tmp_path: Path) -> None:
-    kill_writers(tmp_path / "index", rounds=SHORT, seed=1)
+def test_a_killed_writer_loses_nothing_it_reported(nursery: Nursery, tmp_path: Path) -> None:
+    kill_writers(nursery, tmp_path / "index", rounds=SHORT, seed=1)
 
 
-def test_a_killed_sync_is_completed_by_the_next_one(tmp_path: Path) -> None:
-    kill_syncs(tmp_path, rounds=SHORT, seed=2)
-
-
-@pytest.mark.slow
-def test_writers_killed_many_times_lose_nothing_they_reported(tmp_path: Path) -> None:
-    kill_writers(tmp_path / "index", rounds=LONG, seed=100)
+def test_a_killed_sync_is_completed_by_the_next_one(nursery: Nursery, tmp_path: Path) -> None:
+    kill_syncs(nursery, tmp_path, rounds=SHORT, seed=2)
 
 
 @pytest.mark.slow
-def test_syncs_killed_many_times_are_completed_by_the_next_one(tmp_path: Path) -> None:
-    kill_syncs(tmp_path, rounds=LONG, seed=200)
+def test_writers_killed_many_times_lose_nothing_they_reported(nursery: Nursery, tmp_path: Path) -> None:
+    kill_writers(nursery, tmp_path / "index", rounds=LONG, seed=100)
+
+
+@pytest.mark.slow
+def test_syncs_killed_many_times_are_completed_by_the_next_one(nursery: Nursery, tmp_path: Path) -> None:
+    kill_syncs(nursery, tmp_path, rounds=LONG, seed=200)
+
+
+# a disk that gets full
+
+
+def can_mount(folder: Path) -> bool:
+    """Whether this user may have a small file system of its own."""
+    if not sys.platform.startswith("linux"):
+        return False
+    command = ["unshare", "-rm", "sh", "-c", f"{MOUNT} {shlex.quote(str(folder))}"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def fill_disks(folder: Path, *, rounds: int, seed: int, mounted: bool) -> None:
+    script = [sys.executable, str(HERE / "full_disk.py"), str(rounds), str(seed), str(folder)]
+    if mounted:
+        inner = f"{MOUNT} {shlex.quote(str(folder))} && exec {shlex.join([*script, '--mounted'])}"
+        script = ["unshare", "-rm", "sh", "-c", inner]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == rounds
+    assert any("cannot be written" in line for line in lines), lines
+
+
+def test_a_disk_that_gets_full_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    fill_disks(tmp_path, rounds=SHORT - 1, seed=3, mounted=can_mount(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mounted", [True, False])
+def test_disks_that_get_full_many_times_cost_nothing_that_was_acknowledged(tmp_path: Path, mounted: bool) -> None:
+    if mounted and not can_mount(tmp_path):
+        pytest.skip("needs the right to mount a file system of one's own")
+    fill_disks(tmp_path, rounds=max(1, LONG // 4), seed=300, mounted=mounted)

@@ -208,6 +208,8 @@ class EmbeddedIndex:
         sealing.verify(self.folder, manifest, thorough=True)
         if manifest["format"] < sealing.PLAIN:
             renew_terms(self.folder)
+        elif not manifest["clean"]:
+            sealing.sweep(self.folder)
         sealing.write_manifest(self.folder, {**manifest, "format": sealing.FORMAT, "clean": False})
         self._connect(write=True)
         self._require_writer().link_old()
@@ -277,6 +279,7 @@ class EmbeddedIndex:
             writer._write = True
             try:
                 sealing.verify(self.folder, sealing.read_manifest(self.folder), thorough=True)
+                sealing.sweep(self.folder)
                 writer._connect(write=True)
                 writer._replay()
                 writer.close()

@@ -132,6 +132,17 @@ def _referenced(terms: Path) -> list[str]:
     ]
 
 
+def sweep(folder: Path) -> None:
+    """Removes what a writer that was killed, or had no room, left in the index of terms: the next one would trip over
+    it. For whoever holds the lock, before writing."""
+    terms = folder / "terms"
+    for part in (terms, *(path for path in terms.iterdir() if path.is_dir())):
+        needed = {*_referenced(part), "meta.json", ".managed.json"}
+        for path in part.iterdir():
+            if path.is_file() and path.name not in needed and path.suffix != ".lock":
+                path.unlink(missing_ok=True)
+
+
 def _stamp(path: Path) -> list[Any]:
     """[size, SHA-256] of a file."""
     with open(path, "rb") as file:

@@ -179,6 +179,7 @@ _FULL = frozenset(
     ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 )
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_TANTIVY_SAYS = (*map(os.strerror, _NO_ROOM), "io::Error most likely")
 _MAKE_ROOM = "make room on the disk and run `citehound index` again: what was reported as indexed is kept"
 
 
@@ -200,7 +201,7 @@ def corrupt_if_broken() -> Generator[None]:
             raise NoRoom(f"the index cannot be written: {error.strerror}; {_MAKE_ROOM}") from error
         raise
     except (sqlite3.DatabaseError, zlib.error, ValueError, KeyError, TypeError) as error:
-        if any(os.strerror(number) in str(error) for number in _NO_ROOM):  # as tantivy says it
+        if any(said in str(error) for said in _TANTIVY_SAYS):
             raise NoRoom(f"the index cannot be written: {error}; {_MAKE_ROOM}") from error
         raise IndexCorrupt(f"the index is damaged ({type(error).__name__}: {error}); {REBUILD}") from error
 
