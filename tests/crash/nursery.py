@@ -1,7 +1,7 @@
 """A process that has imported everything, and for each request forks a child, which it kills after a while.
 
-A request is a line of JSON, `{"script", "arguments", "seconds", "out"}`; the answer is the exit code of the child, -9 for
-one that was killed. The child's stdout goes to the file `out`. It is killed `seconds` after it has printed its first line.
+A request is a line of JSON, `{"script", "arguments", "seconds", "out"}`; the answer is the exit code of the child, -9
+for one that was killed. The child's stdout goes to the file `out`. It is killed `seconds` after its first line.
 """
 
 from __future__ import annotations
