@@ -1,6 +1,7 @@
-"""OpenTelemetry spans of a run with the GenAI semantic names; cheap while nobody listens, stores nothing.
+"""OpenTelemetry spans and metrics of a run with the GenAI semantic names; cheap while nobody listens, stores nothing.
 
-Spans go to whatever tracer provider the process has. `configure()` sets one up, only when OTEL_ variables ask for it.
+They go to whatever providers the process has. `configure()` sets them up, only when OTEL_ variables or `[tracing]` in
+the configuration ask for it.
 """
 
 from __future__ import annotations
@@ -8,82 +9,163 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from .config import TracingConfig
 from .security import for_log
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.trace import Span, Tracer
 
 _NAME = "citehound"
 _MOST = 2000
 """Characters of an attribute; longer ones are cut."""
+_KINDS = ("otlp", "console", "none")
 
 _Value = str | int | float | bool | Sequence[str] | None
+_texts = True
+"""Whether spans carry what was asked and searched for; `configure` sets it."""
 
 
-def configured(env: Mapping[str, str] | None = None) -> bool:
-    """True when the environment asks for traces to be exported."""
+def configured(
+    env: Mapping[str, str] | None = None, *, signal: str = "TRACES", settings: TracingConfig | None = None
+) -> bool:
+    """True when environment or configuration ask for TRACES or METRICS to be exported."""
     env = os.environ if env is None else env
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    exporter = env.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    exporter = env.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
     if exporter:
         return exporter != "none"
-    return any(env.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+    return _endpoint(env, signal) or (settings is not None and settings.endpoint is not None)
 
 
-def configure(env: Mapping[str, str] | None = None) -> str | None:
-    """Exports spans as the OTEL_ variables say; returns one line when it cannot, else None.
+def _endpoint(env: Mapping[str, str], signal: str) -> bool:
+    return any(env.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"))
 
-    Does nothing without OTEL_ variables, or when the embedding application has set a tracer provider itself.
+
+def configure(env: Mapping[str, str] | None = None, *, settings: TracingConfig | None = None) -> str | None:
+    """Exports spans and metrics as the OTEL_ variables say, or else `settings`; returns one line when it cannot.
+
+    Does nothing when neither asks for it, or for what the embedding application has set a provider itself.
     """
+    global _texts
+    _texts = settings is None or settings.texts
     env = os.environ if env is None else env
-    if not configured(env):
-        return None
+    wanted = [signal for signal in ("TRACES", "METRICS") if configured(env, signal=signal, settings=settings)]
+    for signal in wanted:
+        kind = _kind(env, signal)
+        protocol = (
+            env.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL")
+            or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+            or "http/protobuf"
+        )
+        if kind not in _KINDS:
+            return f"OTEL_{signal}_EXPORTER is {kind!r}; Citehound exports 'otlp' and 'console', so nothing is sent"
+        if kind == "otlp" and protocol != "http/protobuf":
+            return f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; Citehound exports 'http/protobuf', so nothing is sent"
+    try:
+        if "TRACES" in wanted:
+            _send_spans(env, settings)
+        if "METRICS" in wanted:
+            _send_metrics(env, settings)
+    except ImportError:
+        return "traces or metrics are asked for, but the exporter is not installed; pip install 'citehound[otel]'"
+    return None
+
+
+def _kind(env: Mapping[str, str], signal: str) -> str:
+    return env.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() or "otlp"
+
+
+def _address(env: Mapping[str, str], signal: str, settings: TracingConfig | None) -> dict[str, str]:
+    """What to tell an exporter; nothing where the variables do, which it reads itself."""
+    if settings is None or settings.endpoint is None or _endpoint(env, signal):
+        return {}
+    return {"endpoint": f"{settings.endpoint.rstrip('/')}/v1/{signal.lower()}"}
+
+
+def _resource(env: Mapping[str, str]) -> Any:
+    resources: Any = importlib.import_module("opentelemetry.sdk.resources")
+    return resources.Resource.create({} if env.get("OTEL_SERVICE_NAME") else {"service.name": _NAME})
+
+
+def _send_spans(env: Mapping[str, str], settings: TracingConfig | None) -> None:
     from opentelemetry import trace
 
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None
-    kind = env.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() or "otlp"
-    protocol = (
-        env.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
-    )
-    if kind not in ("otlp", "console"):
-        return f"OTEL_TRACES_EXPORTER is {kind!r}; Citehound exports 'otlp' and 'console', so no trace is sent"
-    if kind == "otlp" and protocol != "http/protobuf":
-        return f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; Citehound exports 'http/protobuf', so no trace is sent"
-    try:
-        sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
-        export: Any = importlib.import_module("opentelemetry.sdk.trace.export")
-        if kind == "console":
-            import sys
-
-            exporter: Any = export.ConsoleSpanExporter(out=sys.stderr)
-        else:
-            exporter = importlib.import_module(
-                "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-            ).OTLPSpanExporter()
-        resource: Any = importlib.import_module("opentelemetry.sdk.resources").Resource.create(
-            {} if env.get("OTEL_SERVICE_NAME") else {"service.name": _NAME}
-        )
-    except ImportError:
-        return "OTEL_ variables ask for traces, but the exporter is not installed; pip install 'citehound[otel]'"
-    provider = sdk.TracerProvider(resource=resource)
-    provider.add_span_processor(
-        export.SimpleSpanProcessor(exporter) if kind == "console" else export.BatchSpanProcessor(exporter)
-    )
+        return
+    sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
+    export: Any = importlib.import_module("opentelemetry.sdk.trace.export")
+    if _kind(env, "TRACES") == "console":
+        processor = export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=sys.stderr))
+    else:
+        otlp: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+        processor = export.BatchSpanProcessor(otlp.OTLPSpanExporter(**_address(env, "TRACES", settings)))
+    provider = sdk.TracerProvider(resource=_resource(env))
+    provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
-    return None
+
+
+def _send_metrics(env: Mapping[str, str], settings: TracingConfig | None) -> None:
+    from opentelemetry import metrics
+
+    sdk: Any = importlib.import_module("opentelemetry.sdk.metrics")
+    if isinstance(metrics.get_meter_provider(), sdk.MeterProvider):
+        return
+    export: Any = importlib.import_module("opentelemetry.sdk.metrics.export")
+    if _kind(env, "METRICS") == "console":
+        exporter = export.ConsoleMetricExporter(out=sys.stderr)
+    else:
+        otlp: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+        exporter = otlp.OTLPMetricExporter(**_address(env, "METRICS", settings))
+    reader = export.PeriodicExportingMetricReader(exporter)
+    metrics.set_meter_provider(sdk.MeterProvider(resource=_resource(env), metric_readers=[reader]))
+
+
+@contextmanager
+def continuing(headers: Mapping[str, str]) -> Generator[None]:
+    """What is traced inside belongs to the trace that the headers of a request name (W3C `traceparent`), if any."""
+    if "traceparent" not in headers:
+        yield
+        return
+    from opentelemetry import context, propagate
+
+    token = context.attach(propagate.extract(headers))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+@lru_cache(maxsize=1)
+def _meters() -> tuple[Histogram, Histogram, Counter, Counter, Counter]:
+    """Tokens and seconds of requests to models; questions, searches and dollars."""
+    from opentelemetry import metrics
+
+    meter = metrics.get_meter(_NAME)
+    return (
+        meter.create_histogram("gen_ai.client.token.usage", unit="{token}", description="Tokens per request"),
+        meter.create_histogram("gen_ai.client.operation.duration", unit="s", description="Seconds per operation"),
+        meter.create_counter("citehound.questions", unit="{question}", description="Questions that ended"),
+        meter.create_counter("citehound.searches", unit="{search}", description="Searches"),
+        meter.create_counter("citehound.dollars", unit="USD", description="Dollars spent"),
+    )
 
 
 class Traced:
     """One open span. Setting something on a span that nobody records does nothing."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, *, counted: Mapping[str, str] | None = None) -> None:
         self._span = span
+        self._counted = counted
+        """Attributes under which tokens are counted; None where those of its parts are."""
 
     def set(self, name: str, value: _Value) -> None:
         """Sets an attribute; text is made visible, cut and stripped of secrets. None is left out."""
@@ -96,6 +178,11 @@ class Traced:
         else:
             self._span.set_attribute(name, [_clean(v) for v in value])
 
+    def tell(self, name: str, value: str) -> None:
+        """`set` for what was asked or searched for, which is left out where `[tracing] texts` is off."""
+        if _texts:
+            self.set(name, value)
+
     def returned(self, ids: Sequence[str]) -> None:
         """The documents (with section) that a search or read gave."""
         self.set("citehound.returned", list(ids))
@@ -106,7 +193,7 @@ class Traced:
         if self._span.is_recording():
             from opentelemetry.trace import Status, StatusCode
 
-            self._span.set_status(Status(StatusCode.ERROR, _clean(reason)))
+            self._span.set_status(Status(StatusCode.ERROR, _clean(reason) if _texts else None))
 
     def usage(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, dollars: float | None = None
@@ -115,18 +202,37 @@ class Traced:
         self.set("gen_ai.usage.output_tokens", output_tokens)
         self.set("gen_ai.usage.cache_read.input_tokens", cached_tokens)
         self.set("citehound.dollars", dollars)
+        if self._counted is not None:
+            tokens = _meters()[0]
+            tokens.record(input_tokens, {**self._counted, "gen_ai.token.type": "input"})
+            tokens.record(output_tokens, {**self._counted, "gen_ai.token.type": "output"})
+
+    def answered(
+        self, *, mode: str, model: str, status: str, stop_reason: str, steps: int, searches: int, dollars: float | None
+    ) -> None:
+        """How a run ended; counts it too."""
+        by = {"citehound.mode": mode, "gen_ai.request.model": model}
+        ended = {"citehound.status": status, "citehound.stop_reason": stop_reason}
+        for name, value in ({**by, **ended, "citehound.steps": steps, "citehound.searches": searches}).items():
+            self.set(name, value)
+        _, _, questions, searched, spent = _meters()
+        questions.add(1, {**by, **ended})
+        searched.add(searches, by)
+        if dollars is not None:
+            spent.add(dollars, by)
 
 
 @contextmanager
 def run_span(*, run_id: str, question: str, mode: str, model: str) -> Generator[Traced]:
     """The span of a whole run: `invoke_agent citehound`."""
-    with _span(f"invoke_agent {_NAME}") as traced:
-        traced.set("gen_ai.operation.name", "invoke_agent")
+    by = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": model}
+    with _timed(by), _span(f"invoke_agent {_NAME}") as traced:
+        for name, value in by.items():
+            traced.set(name, value)
         traced.set("gen_ai.agent.name", _NAME)
-        traced.set("gen_ai.request.model", model)
         traced.set("citehound.run_id", run_id)
         traced.set("citehound.mode", mode)
-        traced.set("citehound.question", question)
+        traced.tell("citehound.question", question)
         yield traced
 
 
@@ -135,10 +241,10 @@ def chat_span(
     *, model: str, provider: str, max_tokens: int, step: int | None = None, attempt: int = 1, agent: str = "main"
 ) -> Generator[Traced]:
     """The span of one request to a model: `chat MODEL`; one that is sent again has a span per attempt."""
-    with _span(f"chat {model}") as traced:
-        traced.set("gen_ai.operation.name", "chat")
-        traced.set("gen_ai.provider.name", provider)
-        traced.set("gen_ai.request.model", model)
+    by = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
+    with _timed(by), _span(f"chat {model}", counted=by) as traced:
+        for name, value in by.items():
+            traced.set(name, value)
         traced.set("gen_ai.request.max_tokens", max_tokens)
         traced.set("gen_ai.agent.name", agent)
         traced.set("citehound.step", step)
@@ -154,11 +260,11 @@ def search_span(
     with _span(f"retrieval {source}") as traced:
         traced.set("gen_ai.operation.name", "retrieval")
         traced.set("gen_ai.data_source.id", source)
-        traced.set("gen_ai.retrieval.query.text", query)
+        traced.tell("gen_ai.retrieval.query.text", query)
         traced.set("gen_ai.agent.name", agent)
         traced.set("citehound.step", step)
         if filters:
-            traced.set("citehound.filters", json.dumps(dict(sorted(filters.items())), ensure_ascii=False))
+            traced.tell("citehound.filters", json.dumps(dict(sorted(filters.items())), ensure_ascii=False))
         yield traced
 
 
@@ -174,14 +280,24 @@ def tool_span(
         traced.set("gen_ai.agent.name", agent)
         traced.set("citehound.step", step)
         if arguments is not None:
-            traced.set("gen_ai.tool.call.arguments", json.dumps(dict(arguments), ensure_ascii=False, default=str))
+            traced.tell("gen_ai.tool.call.arguments", json.dumps(dict(arguments), ensure_ascii=False, default=str))
         yield traced
 
 
 @contextmanager
-def _span(name: str) -> Generator[Traced]:
+def _span(name: str, *, counted: Mapping[str, str] | None = None) -> Generator[Traced]:
     with _tracer().start_as_current_span(_clean(name)) as span:
-        yield Traced(span)
+        yield Traced(span, counted=counted)
+
+
+@contextmanager
+def _timed(by: Mapping[str, str]) -> Generator[None]:
+    """Counts the seconds until its end."""
+    begun = perf_counter()
+    try:
+        yield
+    finally:
+        _meters()[1].record(perf_counter() - begun, by)
 
 
 def _tracer() -> Tracer:
