@@ -46,6 +46,8 @@ class Citation:
     """Why it failed, None when verified."""
     labels: tuple[str, ...] = ()
     """'superseded by …', 'amended by …', 'draft'."""
+    trust: str = "reviewed"
+    """Of the document's source: 'reviewed', or 'open' where many people can write."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_smal
 from .rendering import render_survey, render_text
 from .runs import RunStore, new_run_id
 from .tracing import run_span
+from .verification import differing
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -590,6 +591,7 @@ class _Run:
             warnings.append(
                 f"the outcome of a request is unknown: its worst case of ${spent.reserved:.4f} is counted as spent"
             )
+        warnings += differing(outcome.claims)
         text = outcome.text.strip() if outcome.text else ""
         back = None if understood is None else understood.clarification
         if back:

@@ -14,7 +14,7 @@ import threading
 import time
 import unicodedata
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -49,6 +49,7 @@ from .errors import (
 )
 from .events import Emit, Progress, nowhere
 from .index import Explanation, FileState, Index, IndexEntry, Lexicon, Near
+from .index.fusion import shared_out
 from .index.links import content_words
 from .index.sending import check_sending
 from .parsing import Unsupported, dressed
@@ -416,9 +417,49 @@ class Corpus:
     ) -> SearchResult:
         """The best `k` chunks of one source (None: of all), at most `per_document` of each document.
 
-        `documents` keeps to these (full ids).
+        `documents` keeps to these (full ids). Of all sources, none crowds the others out (see `shared_out`).
         """
         name = self._source(source, principal)
+
+        def search(most: int) -> SearchResult:
+            return self._search(
+                name,
+                query,
+                principal=principal,
+                filters=filters,
+                only_current=only_current,
+                documents=documents,
+                k=most,
+                per_document=per_document,
+            )
+
+        result = search(k)
+        hits: Sequence[SearchHit] = result.hits
+        if name is None and hits and documents is None and len(self._config.sources) > 1:
+            most = max(Counter(_source_of(hit.document) for hit in hits).values())
+            if 2 * most > len(hits):
+                hits = search(max(50, 4 * k)).hits
+            hits = shared_out(hits, k, source=lambda hit: _source_of(hit.document), open_sources=self._open)
+        trusted = tuple(replace(h, trust="open") if _source_of(h.document) in self._open else h for h in hits)
+        return replace(result, hits=trusted)
+
+    @property
+    def _open(self) -> frozenset[str]:
+        """Sources that many people can write."""
+        return frozenset(source.name for source in self._config.sources if source.trust == "open")
+
+    def _search(
+        self,
+        name: str | None,
+        query: str,
+        *,
+        principal: Principal,
+        filters: Mapping[str, str] | None,
+        only_current: bool,
+        documents: Sequence[str] | None,
+        k: int,
+        per_document: int,
+    ) -> SearchResult:
         if (asking := self._asks(principal)) is not None and name is not None and asking.source(name) is not None:
             return asking.search(
                 name,
@@ -569,6 +610,7 @@ class Corpus:
             metadata=whole.metadata,
             labels=info.labels,
             page=whole.page_at(begin),
+            trust=info.trust,
         )
 
     def chase(
@@ -602,7 +644,11 @@ class Corpus:
             return ()
         weights = {stem: 1.0 for stem, _ in content_words(question, trail.language)}
         found: list[Chased] = []
-        for one in run_chase(trail, question, k=k, per_document=per_document, start=row):
+        several = source is None and len(self._config.sources) > 1
+        reached = run_chase(trail, question, k=2 * k if several else k, per_document=per_document, start=row)
+        if several:
+            reached = shared_out(reached, k, source=lambda r: r.page.head.source, open_sources=self._open)
+        for one in reached:
             page, head = one.page, one.page.head
             section = page.heading
             hit = SearchHit(
@@ -616,6 +662,7 @@ class Corpus:
                 start=page.start,
                 end=page.end,
                 labels=head.labels,
+                trust="open" if head.source in self._open else "reviewed",
             )
             found.append(Chased(hit=hit, way=one.way))
         return tuple(found)
@@ -652,6 +699,7 @@ class Corpus:
                     metadata=whole.metadata,
                     labels=info.labels,
                     page=whole.page_at(start),
+                    trust=info.trust,
                 )
             )
         near = () if len(passages) >= limit else self._near(whole, info, phrase, shown=passages, principal=principal)
@@ -709,6 +757,7 @@ class Corpus:
                     metadata=whole.metadata,
                     labels=info.labels,
                     page=whole.page_at(chunk.start),
+                    trust=info.trust,
                 )
             )
             if len(found) == _MOST_NEAR:
@@ -731,17 +780,19 @@ class Corpus:
         """
         name = self._source(source, principal)
         if (asking := self._asks(principal)) is not None and name is not None and asking.source(name) is not None:
-            return asking.list_documents(
+            listed = asking.list_documents(
                 name, principal=principal, filters=filters, only_current=only_current, start=start, limit=limit
             )
-        return self._reader().list_documents(
-            principal=principal,
-            source=name,
-            filters=filters,
-            only_current=only_current,
-            start=start,
-            limit=limit,
-        )
+        else:
+            listed = self._reader().list_documents(
+                principal=principal,
+                source=name,
+                filters=filters,
+                only_current=only_current,
+                start=start,
+                limit=limit,
+            )
+        return replace(listed, documents=tuple(map(self._trusted, listed.documents)))
 
     def resolve(self, name: str, *, principal: Principal) -> str:
         """The full id of a document named by id, path or unique suffix.
@@ -807,11 +858,14 @@ class Corpus:
         """What a listing shows of one document. Raises UnknownDocument."""
         full = self.resolve(document, principal=principal)
         if (live := self._is_live(full, principal)) is not None:
-            return live.info(full, principal=principal)
+            return self._trusted(live.info(full, principal=principal))
         found = self._reader().info(full, principal=principal)
         if found is None:
             raise UnknownDocument(f"document {full!r} has just been removed; search again")
-        return found
+        return self._trusted(found)
+
+    def _trusted(self, info: DocumentInfo) -> DocumentInfo:
+        return replace(info, trust="open") if info.source in self._open else info
 
     def filter_values(self, source: str, key: str, *, principal: Principal) -> Sequence[str]:
         """Known values of a metadata key, most frequent first. Raises UnknownSource."""
@@ -1486,6 +1540,10 @@ def read_one(file: Path, config: Config | None) -> Document:
             return workers.read(raw, language=language).result()
         except ParseError as error:
             raise UsageError(f"{str(file)!r} is not read: {_one_line(str(error))}") from None
+
+
+def _source_of(document: str) -> str:
+    return document.partition("/")[0]
 
 
 # -- reading

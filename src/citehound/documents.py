@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 Metadata = Mapping[str, str]
 """Flat, string to string. Lists are joined by ', '."""
 
+OPEN = "open: many people can write here"
+"""What is said of a text by the trust in its source."""
+
 RESERVED = frozenset(
     [
         "id",
@@ -185,6 +188,8 @@ class SearchHit:
     """'superseded by policies/x-v4', 'amended by contracts/y', 'draft' ..."""
     ordinal: int = 0
     """Of the chunk in its document."""
+    trust: str = "reviewed"
+    """Of its source: 'reviewed', or 'open' where many people can write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +227,8 @@ class Passage:
     metadata: Metadata = field(default_factory=dict[str, str])
     labels: tuple[str, ...] = ()
     page: int | None = None
+    trust: str = "reviewed"
+    """Of its source: 'reviewed', or 'open' where many people can write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +244,8 @@ class DocumentInfo:
     labels: tuple[str, ...] = ()
     superseded_by: tuple[str, ...] = ()
     amended_by: tuple[str, ...] = ()
+    trust: str = "reviewed"
+    """Of its source: 'reviewed', or 'open' where many people can write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,3 +255,8 @@ class DocumentList:
     """How many match, of which `documents` may be the first page."""
     hidden_superseded: int = 0
     notes: tuple[str, ...] = ()
+
+
+def trust_label(trust: str) -> tuple[str, ...]:
+    """What is to be said of a text by the trust in its source."""
+    return (OPEN,) if trust == "open" else ()

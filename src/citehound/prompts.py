@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from .config import SourceConfig
-from .documents import Passage
+from .documents import OPEN, Passage
 from .security import Draw, Prompt, draw_mark, for_prompt, sealed_json, sealed_text, visible
 
 Structured = Literal["tool", "native", "text"]
@@ -258,6 +258,7 @@ def single_prompt(
             "title": p.title,
             "current": p.current,
             **({"labels": list(p.labels)} if p.labels else {}),
+            **({"trust": OPEN} if p.trust == "open" else {}),
             "text": p.text,
         }
         for p in passages

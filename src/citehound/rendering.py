@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .answers import Cell, Citation, Claim, Gap, Row
+from .documents import trust_label
 
 _BRACKETS = str.maketrans({"[": "(", "]": ")"})
 
@@ -127,7 +128,7 @@ def _claim(number: int, claim: Claim, style: Style) -> str:
         parts.append(f"(from {', '.join(map(str, claim.premises))})")
     if claim.kind == "absence" and claim.terms:
         parts.append(f"(looked for: {', '.join(style.plain(repr(_plain(t))) for t in claim.terms)})")
-    labels = dict.fromkeys(label for c in verified for label in c.labels)
+    labels = dict.fromkeys(label for c in verified for label in (*c.labels, *trust_label(c.trust)))
     if labels:
         parts.append(f"({style.plain('; '.join(labels))})")
     if claim.status == "uncited":

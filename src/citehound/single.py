@@ -16,6 +16,7 @@ from .documents import Passage, SearchHit, SearchResult
 from .errors import CitehoundError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Ledger, Search
+from .index.fusion import shared_out
 from .loop import Conversation, Outcome, converse
 from .models.planner.words import language_of, words
 from .prompts import single_instructions, single_prompt
@@ -102,7 +103,13 @@ async def retrieve(
     }
     passages: list[Passage] = []
     fused = [h for h in fuse([result.hits for result in found]) if (h.document, h.start, h.end) not in before]
-    for hit in fused[:PASSAGES]:
+    several = shared_out(
+        fused,
+        PASSAGES,
+        source=lambda h: owners[h.document, h.start, h.end],
+        open_sources={source.name for source in sources if source.trust == "open"},
+    )
+    for hit in several:
         began = time.perf_counter()
         try:
             settled = await asyncio.to_thread(corpus.settled, hit, query, principal=principal)

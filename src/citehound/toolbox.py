@@ -19,7 +19,7 @@ from .answers import Call, Reference
 from .budget import worst_tokens
 from .config import SourceConfig
 from .corpus import Corpus
-from .documents import DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
+from .documents import OPEN, DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
 from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Evidence, Find, Ledger, Search
@@ -205,6 +205,8 @@ def hit_json(hit: SearchHit, *, keys: Sequence[str] = ()) -> dict[str, Any]:
         shown["start"] = hit.start
     if hit.labels:
         shown["labels"] = list(hit.labels)
+    if hit.trust == "open":
+        shown["trust"] = OPEN
     shown.update({k: hit.metadata[k] for k in keys if k in hit.metadata and k not in _HIT_KEYS})
     return shown
 
@@ -218,6 +220,8 @@ def passage_json(passage: Passage) -> dict[str, Any]:
     }
     if passage.labels:
         shown["labels"] = list(passage.labels)
+    if passage.trust == "open":
+        shown["trust"] = OPEN
     shown["metadata"] = {k: v for k, v in passage.metadata.items() if k not in _SAID}
     shown["text"] = passage.text
     shown |= {"start": passage.start, "end": passage.end}
@@ -257,6 +261,8 @@ def info_json(info: DocumentInfo, *, keys: Sequence[str] = ()) -> dict[str, Any]
     shown: dict[str, Any] = {"document": info.document, "title": info.title, "current": info.current}
     if info.labels:
         shown["labels"] = list(info.labels)
+    if info.trust == "open":
+        shown["trust"] = OPEN
     shown.update({k: info.metadata[k] for k in keys if k in info.metadata and k not in shown})
     return shown
 
@@ -266,7 +272,7 @@ def info_json(info: DocumentInfo, *, keys: Sequence[str] = ()) -> dict[str, Any]
 
 def corpus_tools(corpus: Corpus, *, principal: Principal) -> tuple[Tool, ...]:
     """`search_<source>` per source, `read_document`, `find_in_document` and `list_documents`."""
-    sources = tuple(corpus.sources)
+    sources = corpus.sources_for(principal)
     searches = tuple(_search_tool(corpus, source, principal=principal) for source in sources)
     names = [tool.name for tool in searches]
     for name in names:
@@ -423,8 +429,6 @@ def _read_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: Pr
         )
         shown = passage_json(passage)
         source = _source_of(passage.document, sources)
-        if source is not None and source.trust == "open":
-            shown["trust"] = "open: many people can write here"
         return Finding(
             result=shown,
             source=source.name if source else None,

@@ -492,7 +492,7 @@ def check_citation(draft: DraftCitation, library: _Library, *, absence: bool = F
         return _Cited(citation=replace(citation, reason=why), todo=todo)
     citation = replace(citation, document=document.id)
     labels, outdated, todo = check_currency(document.id, library)
-    citation = replace(citation, labels=labels)
+    citation = replace(citation, labels=labels, trust=library.documents.info(document.id).trust)
     cited = {f"amended by {name}" for name in library.drafted}
     warnings = tuple(f"{document.id}: {label}" for label in labels if label not in cited)
     names = _own_names(document, library)
@@ -1042,3 +1042,52 @@ def _fits(core: frozenset[str], query: str, draft: DraftGap) -> bool:
         and fold(query).text.casefold() in fold(draft.reason).text.casefold()
     )
     return named and (shared > 0 or (bool(other) and language not in other))
+
+
+# Trust
+
+
+def differing(claims: Sequence[Claim]) -> tuple[str, ...]:
+    """A line for each two claims of which one rests on a reviewed source and one on an open one, and which differ.
+
+    They differ where both have a quantity of one kind with another value, and are premises of one conclusion or speak
+    of the same thing: half of the words of the shorter one are in the other.
+    """
+    trust = {
+        number: next(iter(said))
+        for number, claim in enumerate(claims, start=1)
+        if len(said := {c.trust for c in claim.citations if c.status == "verified"}) == 1
+    }
+    together = [set(claim.premises) for claim in claims if claim.kind == "conclusion"]
+    found: list[str] = []
+    for one in (number for number, said in trust.items() if said == "reviewed"):
+        for other in (number for number, said in trust.items() if said == "open"):
+            first, second = claims[one - 1], claims[other - 1]
+            joined = any({one, other} <= premises for premises in together)
+            if (joined or _same_thing(first.text, second.text)) and (values := _other_values(first, second)):
+                places = (first.citations[0].document, second.citations[0].document)
+                found.append(
+                    f"sources differ: {places[0]!r} (reviewed, claim {one}) says {values[0]!r}, "
+                    f"{places[1]!r} (open, claim {other}) says {values[1]!r}"
+                )
+    return tuple(found)
+
+
+def _same_thing(one: str, other: str) -> bool:
+    first, second = (frozenset(s for s in content_stems(text) if not s.isdigit()) for text in (one, other))
+    return bool(first and second) and 2 * len(first & second) >= min(len(first), len(second))
+
+
+def _other_values(one: Claim, other: Claim) -> tuple[str, str] | None:
+    """A quantity of each that are of one kind, where none of that kind agree."""
+    first, second = quantities(one.text), quantities(other.text)
+    for q in first:
+        kin = [p for p in second if q.unit not in _NO_KIND and (q.unit == p.unit or same_family(q.unit, p.unit))]
+        alike = [p for p in first if p.unit == q.unit or (q.unit not in _NO_KIND and same_family(q.unit, p.unit))]
+        if kin and not any(agree(p, s) or agree(s, p) for p in alike for s in kin):
+            return q.text, kin[0].text
+    return None
+
+
+_NO_KIND = frozenset({"name", "ordinal"})
+"""Units of quantities that tell things apart."""

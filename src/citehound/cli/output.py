@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..answers import Answer, Call, Cell, Citation, Claim, Gap, Usage
-from ..documents import Chunk, Document, Passage, SearchResult
+from ..documents import Chunk, Document, Passage, SearchResult, trust_label
 from ..events import (
     ClaimDrafted,
     Compacted,
@@ -415,6 +415,7 @@ def show_hits(result: SearchResult) -> None:
         out("no hits")
     for number, hit in enumerate(result.hits, 1):
         labels = list(hit.labels) or ([] if hit.current else ["not current"])
+        labels += trust_label(hit.trust)
         mark = f"  [{'; '.join(labels)}]" if labels else ""
         for line in wrap(place(hit.document, hit.section) + mark, first=f"{number:>2}. ", rest=" " * 6):
             out(line, style="head")
@@ -440,6 +441,7 @@ def hits_dict(result: SearchResult) -> dict[str, Any]:
                 "current": h.current,
                 "metadata": dict(h.metadata),
                 "labels": list(h.labels),
+                "trust": h.trust,
             }
             for h in result.hits
         ],
@@ -496,7 +498,7 @@ def show_passage(passage: Passage) -> None:
     title += f", page {passage.page}" if passage.page is not None else ""
     for line in wrap(place(passage.document, passage.section) + title):
         err(line, style="head")
-    for label in passage.labels or (() if passage.current else ("not current",)):
+    for label in (*(passage.labels or (() if passage.current else ("not current",))), *trust_label(passage.trust)):
         err(f"note: {label}", style="bad")
     if passage.outline:
         err("sections:")
@@ -535,6 +537,7 @@ def passage_dict(passage: Passage) -> dict[str, Any]:
         "current": passage.current,
         "metadata": dict(passage.metadata),
         "labels": list(passage.labels),
+        "trust": passage.trust,
         "page": passage.page,
     }
 
@@ -678,7 +681,7 @@ def _show_sources(claims: Sequence[Claim], *, quoted_only: bool = False) -> None
             out(line, style="good" if good else "bad")
         for line in wrap(f'"{" ".join(citation.quote.split())}"', first=" " * 7):
             out(line)
-        for label in citation.labels:
+        for label in (*citation.labels, *trust_label(citation.trust)):
             for line in wrap(f"({label})", first=" " * 7):
                 out(line, style="bad")
         if citation.reason:

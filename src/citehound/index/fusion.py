@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,3 +87,37 @@ def fuse(
             )
     found.sort(key=lambda c: (-round(c.score, 6), c.key))
     return found
+
+
+def shared_out(
+    found: Sequence[T], k: int, *, source: Callable[[T], str], open_sources: Collection[str] = ()
+) -> list[T]:
+    """The first `k` that are found in several sources, in their order, so that none crowds the others out.
+
+    A source has at most half of them as long as another one has any to take the place. One that many people can write
+    has at most as many as all others together, when these have any.
+    """
+    present = Counter(source(one) for one in found)
+    if len(present) < 2:
+        return list(found[:k])
+    half = max(1, k // 2)
+    count: Counter[str] = Counter()
+    taken: list[int] = []
+    spare: list[int] = []
+    for at, one in enumerate(found):
+        if len(taken) < k and count[source(one)] < half:
+            count[source(one)] += 1
+            taken.append(at)
+        else:
+            spare.append(at)
+    for at in spare:
+        name = source(found[at])
+        if len(taken) < k and not (name in open_sources and count[name] >= len(taken) - count[name]):
+            count[name] += 1
+            taken.append(at)
+    for name in open_sources:
+        while count[name] > len(taken) - count[name] > 0:
+            last = max(at for at in taken if source(found[at]) == name)
+            taken.remove(last)
+            count[name] -= 1
+    return [found[at] for at in sorted(taken)]
