@@ -269,7 +269,7 @@ def _ask(
 
     if mode not in BUILT:
         raise UsageError(f"mode {mode!r} is not built yet; there is {', '.join(BUILT)}")
-    warning = configure()
+    warning = configure(settings=config.tracing)
     if warning:
         output.err(f"note: {warning}")
     emit = output.JsonLines(to_stderr=as_json) if events else output.Steps()
