@@ -57,7 +57,7 @@ def chat(
         if not model.strip():
             raise UsageError("--model is empty; name one as provider:model, or 'offline'")
         config = replace(config, model=replace(config.model, name=model.strip()))
-    warning = configure()
+    warning = configure(settings=config.tracing)
     if warning:
         output.err(f"note: {warning}")
     with opened(config) as corpus, Assistant(config, corpus=corpus, emit=output.Steps()) as assistant:
