@@ -32,7 +32,7 @@ def serve(host: str, port: int, config_path: Path | None) -> None:
     from ..tracing import configure
 
     config = load(config_path)
-    warning = configure()
+    warning = configure(settings=config.tracing)
     if warning:
         output.err(f"note: {warning}")
     handler = logging.StreamHandler()
