@@ -57,7 +57,7 @@ def mcp(context: click.Context, http: bool, host: str, port: int, model: str | N
             raise UsageError("--model is empty; name one as provider:model, or 'offline'")
         config = replace(config, model=replace(config.model, name=model.strip()))
     _quiet_logs()
-    warning = configure()
+    warning = configure(settings=config.tracing)
     if warning:
         output.err(f"note: {warning}")
     with opened(config) as corpus, Assistant(config, corpus=corpus) as assistant:
