@@ -250,6 +250,15 @@ class Assistant:
                 cached_tokens=used.cached_tokens,
                 dollars=used.dollars,
             )
+            traced.answered(
+                mode=answer.mode,
+                model=opened.name,
+                status=answer.status,
+                stop_reason=answer.stop_reason,
+                steps=used.steps,
+                searches=used.searches,
+                dollars=used.dollars,
+            )
         return await asyncio.to_thread(self._save, run, answer)
 
     def ask_sync(
