@@ -251,8 +251,11 @@ def pdf_with_layer(text: str) -> bytes:
     found = [(int(m[1]), m.start()) for m in re.finditer(rb"(?m)^(\d+) 0 obj$", body)]
     info = max(n for n, _ in found if n != 90)
     table = b"".join(b"%d 1\n%010d 00000 n \n" % (n, place) for n, place in found)
-    return body + b"xref\n0 1\n0000000000 65535 f \n" + table + (
-        b"trailer << /Root 1 0 R /Size 91 /Info %d 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (info, len(body))
+    return (
+        body
+        + b"xref\n0 1\n0000000000 65535 f \n"
+        + table
+        + (b"trailer << /Root 1 0 R /Size 91 /Info %d 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (info, len(body)))
     )
 
 

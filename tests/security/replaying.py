@@ -17,7 +17,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import httpx2
 import pytest
@@ -387,7 +387,9 @@ def seen_of(made: World) -> Seen:
         facts_before=made.before,
         facts_after=made.after,
         texts=made.texts,
-        private=frozenset(d for d in made.texts if any(s.private and d.startswith(f"{s.name}/") for s in config.sources)),
+        private=frozenset(
+            d for d in made.texts if any(s.private and d.startswith(f"{s.name}/") for s in config.sources)
+        ),
         open_sources=frozenset(s.name for s in config.sources if s.trust == "open"),
         seconds=made.seconds,
         grown_mb=made.grown_mb,
@@ -442,15 +444,15 @@ def print_answer(answer: Answer, state: Path) -> None:
     output.show_run(store.get(answer.run_id, principal=OWNER))
 
 
-def keep(
-    seen: Seen, made: World, answer: Answer, model: ScriptedModel, events: Sequence[Event], shown: str
-) -> None:
+def keep(seen: Seen, made: World, answer: Answer, model: ScriptedModel, events: Sequence[Event], shown: str) -> None:
     recorder, state = made.recorder, made.corpus.config.state
     seen.answers.append(answer)
     seen.requests.extend(model.requests)
     seen.terminal += shown
     seen.network += recorder.asked
-    spans = [f"{s.name} {dict(s.attributes or {})} {s.status.description or ''}" for s in recorder.spans.get_finished_spans()]
+    spans = [
+        f"{s.name} {dict(s.attributes or {})} {s.status.description or ''}" for s in recorder.spans.get_finished_spans()
+    ]
     seen.logs += "\n".join([*spans, recorder.log.getvalue()])
     for request in model.requests[:1]:
         seen.secrets = {**seen.secrets, "SYSTEM_PROMPT": instructions_of(request)}

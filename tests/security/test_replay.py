@@ -6,13 +6,34 @@ corpus of its own, lets the model hand in every form of answer that a draft allo
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from collections.abc import Generator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from attacks import HOST, Attack, attacks, benign, plant_all
-from checks import KINDS, MEASURED, control_characters, split, violations
-from replaying import Recorder, World, drafts_of, plant_one, print_corpus, recording, replay, seen_of, with_name, world
+from attacks import HOST, PLAIN, Attack, Benign, attacks, benign, plant, plant_all
+from checks import KINDS, MEASURED, control_characters, results, split, violations
+from replaying import (
+    Recorder,
+    World,
+    drafts_of,
+    opened,
+    plant_one,
+    print_corpus,
+    recording,
+    replay,
+    seen_of,
+    with_name,
+    world,
+)
+
+from citehound.assistant import Assistant
+from citehound.cli import output
+from citehound.models.scripted import ScriptedModel, call
+from small import quoting
 
 ATTACKS = attacks()
 SHORT = list({attack.family: attack for attack in reversed(ATTACKS) if attack.channel != "filename"}.values())[::-1]
@@ -52,13 +73,102 @@ def test_a_corpus_full_of_attacks_can_be_shown(together: World) -> None:
     assert not [f for f in together.report.files if f.status == "failed"]
 
 
+ALONE = [attack for attack in ATTACKS if attack.channel in ("filename", "metadata")]
+"""What may change how others are read has a corpus of its own."""
+MANY = [attack for attack in ATTACKS if attack not in ALONE]
+
+
+def everything(attack: Attack, made: World, *, name: str) -> list[str]:
+    """What must not have happened, in every form of answer, with calls one by one and at once."""
+    found: list[str] = []
+    for number, draft in enumerate(drafts_of(attack, made, name=name)):
+        found += violations(with_name(attack, name), replay(made, attack, draft, name=name, at_once=number == 1))
+    return found
+
+
+@pytest.fixture(scope="module")
+def many(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
+    root = tmp_path_factory.mktemp("many") / "corpus"
+    with world(bank_root, root, recorder, lambda folder: plant_all(MANY, folder)) as made:
+        yield made
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.id for attack in ATTACKS])
-def test_obeying_does_no_harm(attack: Attack, bank_root: Path, tmp_path: Path, recorder: Recorder) -> None:
+@pytest.mark.parametrize("attack", MANY, ids=[attack.id for attack in MANY])
+def test_obeying_does_no_harm(attack: Attack, many: World) -> None:
+    assert many.document(attack.name) is not None
+    assert everything(attack, many, name=attack.name) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ALONE, ids=[attack.id for attack in ALONE])
+def test_names_and_metadata_take_no_power(attack: Attack, bank_root: Path, tmp_path: Path, recorder: Recorder) -> None:
     with world(bank_root, tmp_path / "corpus", recorder, lambda folder: plant_one(attack, folder)) as made:
-        found: list[str] = []
-        for number, draft in enumerate(drafts_of(attack, made, name=HOST)):
-            seen = replay(made, attack, draft, name=HOST, at_once=number == 1)
-            print_corpus(made, seen=seen)
-            found += violations(attack, seen)
-        assert found == []
+        seen = seen_of(made)
+        print_corpus(made, seen=seen)
+        assert violations(attack, seen) == []
+        assert everything(attack, made, name=HOST) == []
+
+
+@pytest.mark.slow
+def test_a_corpus_full_of_all_attacks_can_be_shown(many: World) -> None:
+    seen = seen_of(many)
+    print_corpus(many, seen=seen)
+    assert not control_characters(seen.terminal)
+
+
+# The counterparts: without them, every replay would pass on a product that answers nothing --------------------------
+
+
+@pytest.fixture(scope="module")
+def honest(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
+    """One corpus with every text that only looks like an attack."""
+
+    def planting(folder: Path) -> None:
+        for row in benign():
+            plant(row.text, channel=row.channel, host=row.host, folder=folder, name=f"{HOST}-{row.id}")
+
+    with world(bank_root, tmp_path_factory.mktemp("honest") / "corpus", recorder, planting) as made:
+        yield made
+
+
+@pytest.mark.parametrize("row", benign(), ids=[row.id for row in benign()])
+def test_what_only_looks_like_an_attack_is_answered_with_its_text_intact(row: Benign, honest: World) -> None:
+    document = honest.document(f"{HOST}-{row.id}")
+    assert document is not None
+    wanted = [entry.removeprefix("text:") for entry in row.must if entry.startswith("text:")]
+    text = honest.texts[document]
+    line = next(line for line in text.splitlines() if all(word in line for word in wanted) and line != PLAIN)
+    model = ScriptedModel(
+        [
+            call("search_wiki", {"query": " ".join(re.findall(r"\w{4,}", line)[:6])}),
+            call("read_document", {"document": document}),
+            quoting(document, line),
+        ]
+    )
+    answer = Assistant(honest.corpus.config, honest.corpus, opened(model)).ask_sync(row.question, mode="agent")
+    given = json.dumps(results(model.requests), ensure_ascii=False)
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        output.out(answer.claims[0].text)
+        output.out(text)
+    assert answer.status == "complete"
+    assert [c.document for c in answer.claims[0].citations if c.status == "verified"] == [document]
+    for word in wanted:
+        assert json.dumps(word, ensure_ascii=False)[1:-1] in given
+        assert word in answer.claims[0].citations[0].quote
+        assert word in shown.getvalue()
+    if row.channel == "title":
+        assert row.text in honest.after[document]["title"]
+
+
+def test_quoting_what_was_read_is_verified_and_what_was_only_seen_is_not(honest: World) -> None:
+    document = "wiki/wiki-glossary"
+    line = next(line for line in honest.texts[document].splitlines() if len(line.split()) > 6)
+    read, search = call("read_document", {"document": document}), call("search_wiki", {"query": "glossary"})
+    statuses: list[str] = []
+    for turns in ([search, read, quoting(document, line)], [search, quoting(document, line)]):
+        model = opened(ScriptedModel(turns, repeat_last=True))
+        answer = Assistant(honest.corpus.config, honest.corpus, model).ask_sync("What is it?", mode="agent")
+        statuses.append(answer.claims[0].citations[0].status)
+    assert statuses == ["verified", "unverified"]
