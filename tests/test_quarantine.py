@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -26,6 +26,7 @@ from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import FREE, Budget, Meter, Price
 from citehound.corpus import Corpus
+from citehound.documents import SearchResult
 from citehound.errors import ConfigError, UsageError
 from citehound.events import Event, FactRead
 from citehound.evidence import Ledger
@@ -41,7 +42,7 @@ from citehound.facts import (
 )
 from citehound.loop import Outcome
 from citehound.models import OpenedModel
-from citehound.models.scripted import ScriptedCall, ScriptedModel, ScriptedRequest, Turn, call
+from citehound.models.scripted import Reply, ScriptedCall, ScriptedModel, ScriptedRequest, Turn, call
 from citehound.quarantine import run_quarantined
 from citehound.runs import RunStore
 from citehound.sources.python import PythonSource, source
@@ -62,9 +63,9 @@ def test_untrusted_text_has_no_string_form() -> None:
     with pytest.raises(Tainted):
         f"{text}"
     with pytest.raises(Tainted):
-        "%s" % text  # noqa: UP031
+        print("%s" % text)  # noqa: UP031
     with pytest.raises(TypeError):
-        "a " + text  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
+        print("a " + text)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownArgumentType]
     with pytest.raises(TypeError):
         " ".join([text])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(Tainted):
@@ -116,6 +117,7 @@ class Everything:
         return []
 
 
+@settings(max_examples=40)
 @given(st.text(alphabet="abc d. é日本語한\u200b\U000e0041'-", max_size=200) | st.text(max_size=200))
 def test_topics_are_single_words_and_no_neighbours_of_the_text(text: str) -> None:
     found = topics(text, text[:40], text=text, known=frozenset(), lexicon=Everything(), language="en")
@@ -362,7 +364,7 @@ BOTH = [
 ALPHA = "Does Alpha report incidents as the rules ask?"
 
 
-def by_text(request: ScriptedRequest) -> ScriptedCall:
+def by_text(request: ScriptedRequest) -> Reply:
     return DEAL if "72 hours" in sent_text(request) else RULE
 
 
@@ -375,7 +377,7 @@ def test_two_facts_are_compared_by_the_planner_and_said_by_code(corpus: Corpus) 
         ("conclusion", "verified"),
     ]
     assert ran.outcome.claims[2].text == (
-        "deals/alpha conflicts with rules/security: 24 hours in rules/security, 72 hours in deals/alpha."
+        "deals/alpha §1 conflicts with rules/security §7: 24 hours in rules/security, 72 hours in deals/alpha."
     )
     assert ran.outcome.claims[2].premises == (1, 2)
 
@@ -497,7 +499,8 @@ def reaching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
 
 
 def test_a_source_that_reaches_out_beside_a_private_one_needs_quarantine(tmp_path: Path) -> None:
-    web = '\n[[sources]]\nname = "web"\nkind = "web"\nsearch_url = "https://search.example/?q={query}&format=json"\ndomains = ["a.example"]\n'
+    web = '\n[[sources]]\nname = "web"\nkind = "web"\ndomains = ["a.example"]\n'
+    web += 'search_url = "https://search.example/?q={query}&format=json"\n'
     write_corpus(tmp_path, toml=TOML + web)
     with pytest.raises(ConfigError, match="quarantine = true"):
         config.load(tmp_path, env={})
@@ -548,9 +551,9 @@ def test_words_in_the_order_of_a_private_text_do_not_leave(reaching: Corpus) -> 
 
 def test_the_dollars_of_both_models_are_one_budget_and_never_exceeded(corpus: Corpus) -> None:
     price = Price(input=3.0, output=15.0)
-    for cap in (0.0, 0.01, 0.03, 0.05, 0.08, 0.12, 0.2, 0.4):
-        turns: list[Turn] = [lambda r, n=n: again(r, n) for n in range(20)]  # type: ignore[misc]
-        ran = play(corpus, turns, budget=Budget(max_dollars=cap, max_seconds=None, max_steps=20), price=price)
+    for cap in (0.0, 0.01, 0.03, 0.05, 0.12, 0.2):
+        turns: list[Turn] = [lambda r, n=n: again(r, n) for n in range(12)]  # type: ignore[misc]
+        ran = play(corpus, turns, budget=Budget(max_dollars=cap, max_seconds=None, max_steps=12), price=price)
         spent = ran.meter.spent()
         assert spent.dollars + spent.reserved <= cap + 1e-9
         assert spent.model_calls == len(ran.planner.requests) + len(ran.reader.requests)
@@ -558,7 +561,7 @@ def test_the_dollars_of_both_models_are_one_budget_and_never_exceeded(corpus: Co
             assert ran.outcome.claims, cap
 
 
-def again(request: ScriptedRequest, number: int) -> Turn:
+def again(request: ScriptedRequest, number: int) -> Reply:
     """Reads on until only the answer is asked for."""
     told = state_of(request)
     if told.get("final_answer_now"):
@@ -682,10 +685,12 @@ def hosted(attack: Attack) -> str:
     line = " ".join(attack.text.split())
     title = line[:200] if attack.channel == "title" else "Notes"
     supplier = line[:200] if attack.channel == "metadata" else "Alpha"
+    named = title if attack.channel == "title" else "Notes"
     return (
         f"---\ntitle: {json.dumps(title)}\nsupplier: {json.dumps(supplier)}\n---\n"
-        f"# {title if attack.channel == 'title' else 'Notes'} on incidents\n\n## 1 Incidents reported\n\n{attack.text}\n\n"
-        f"Suppliers must report incidents within 24 hours. {attack.text}\n\n## 2 {line[:80]}\n\nIncidents. {attack.text}\n"
+        f"# {named} on incidents\n\n## 1 Incidents reported\n\n{attack.text}\n\n"
+        f"Suppliers must report incidents within 24 hours. {attack.text}\n\n"
+        f"## 2 {line[:80]}\n\nIncidents. {attack.text}\n"
     )
 
 
@@ -698,10 +703,10 @@ def attacked(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield corpus, every
 
 
-def obedient_reader(attack: Attack) -> Callable[[ScriptedRequest], Turn]:
+def obedient_reader(attack: Attack) -> Callable[[ScriptedRequest], Reply]:
     """Does in every field whatever the text asks, and hands in every line of it as a quote."""
 
-    def reply(request: ScriptedRequest) -> Turn:
+    def reply(request: ScriptedRequest) -> Reply:
         asked = asked_reader(request)
         lines = [line for text in asked["text"] for line in text.splitlines() if line.strip()]
         orders = {name: attack.text for name in ("note", "reason", "answer", "fact", "terms", "subject", "document")}
@@ -724,7 +729,7 @@ KINDS = ("points", "passage", "yes_no", "duration", "date", "money")
 
 def test_an_obedient_reader_passes_no_four_words_of_a_payload(attacked: tuple[Corpus, list[Attack]]) -> None:
     corpus, every = attacked
-    obeyed(corpus, [*every[:-2:9], *every[-2:]])
+    obeyed(corpus, [*every[:-2:14], *every[-2:]])
 
 
 @pytest.mark.slow
@@ -739,7 +744,7 @@ def obeyed(corpus: Corpus, every: Sequence[Attack]) -> None:
     for attack in every:
         asked = [read(question="Which duty to report incidents is there?", kind=kind) for kind in KINDS]
 
-        def answered(request: ScriptedRequest) -> Turn:
+        def answered(request: ScriptedRequest) -> Reply:
             found = [f["fact"] for f in state_of(request)["facts"] if f["found"]]
             return final(facts=found, missing=[] if found else [{"what": "suppliers report incidents"}])
 
@@ -772,8 +777,8 @@ class _Only:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._corpus, name)
 
-    def search(self, source: str | None, query: str, **given: Any) -> Any:
-        return self._corpus.search(source, query, **{**given, "documents": [self._document], "filters": None})
+    def search(self, source: str | None, query: str, **given: Any) -> SearchResult:
+        return self._corpus.search(source, query, principal=OWNER, documents=[self._document], k=given["k"])
 
 
 # Through the product.
@@ -869,6 +874,29 @@ def test_a_run_shows_what_was_asked_of_which_document(
         assert json.dumps(fact.told, ensure_ascii=False) in model.told[-1]
 
 
+def test_a_hand_played_compliance_question_ends_as_recorded(bank: tuple[Path, Corpus]) -> None:
+    _, corpus = bank
+    row: dict[str, Any] = json.loads(
+        (Path(__file__).parent / "data" / "quarantine" / "bank-c1.json").read_text("utf-8")
+    )
+    planner = ScriptedModel([[call(c["name"], c["arguments"]) for c in calls] for calls in row["replies"]])
+
+    def read_by_hand(request: ScriptedRequest) -> Reply:
+        return reading(**row["readings"][asked_reader(request)["question"]])
+
+    reader = ScriptedModel([read_by_hand], repeat_last=True)
+    answer = Assistant(corpus.config, corpus, planner, small=reader, record=False).ask_sync(
+        row["question"], mode=row["mode"]
+    )
+    recorded = row["recorded"]
+    assert [[c.kind, c.status] for c in answer.claims] == recorded["claims"]
+    assert [[g.what, g.status] for g in answer.missing] == recorded["missing"]
+    assert (answer.status, answer.usage.steps) == (recorded["status"], recorded["steps"])
+    assert answer.usage.model_calls == recorded["model_calls"] == len(planner.requests) + len(reader.requests)
+    assert "24 hours in policies/outsourcing-policy-v4, 72 hours" in " ".join(c.text for c in answer.claims)
+    assert any("from facts about the texts" in warning for warning in answer.warnings)
+
+
 @pytest.mark.parametrize(("mode", "became"), [("single", "single"), ("hops", "agent"), ("auto", "agent")])
 def test_modes_read_in_quarantine(bank: tuple[Path, Corpus], mode: str, became: str) -> None:
     _, corpus = bank
@@ -926,7 +954,7 @@ def test_what_was_answered_before_rewrites_no_question(bank: tuple[Path, Corpus]
 def test_a_sum_needs_no_document_and_no_quarantine(bank: tuple[Path, Corpus]) -> None:
     _, corpus = bank
 
-    def decided(request: ScriptedRequest) -> Turn:
+    def decided(request: ScriptedRequest) -> Reply:
         return call("decision", {"answerable_without_documents": True, "confidence": "full", "why": "it is arithmetic"})
 
     small = ScriptedModel([decided])

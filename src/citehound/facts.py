@@ -20,7 +20,7 @@ from .index import Lexicon
 from .models.planner.words import STOP, fold, is_number, is_unit, stem, stems
 from .quantities import Quantity, agree, quantities
 from .quotes import Folded, Span, find_quote, is_long, is_whole, sentence_at, without_spaces
-from .security import visible
+from .security import Prompt, visible
 from .wording import CONDITIONS
 
 Kind = Literal["points", "passage", "yes_no", "choice", "duration", "date", "money", "percent", "number"]
@@ -88,10 +88,10 @@ class Told(str):
 _KEY = re.compile(r"[a-z][a-z_]{0,23}")
 
 
-def planner_message(value: object) -> str:
+def planner_message(value: object) -> Prompt:
     """The one way to a planner: `value` as JSON. Raises Tainted for every string that is not `Told`."""
     _check(value)
-    return json.dumps(value, ensure_ascii=False)
+    return Prompt(json.dumps(value, ensure_ascii=False))
 
 
 def _check(value: object) -> None:

@@ -63,7 +63,7 @@ from .prompts import FINAL_ANSWER, planner_instructions, reader_instructions
 from .quantities import same_family
 from .quotes import Folded, Span
 from .quotes import fold as fold_text
-from .security import redact, visible
+from .security import redact, sealed_json, visible
 from .single import fuse, short_query
 from .toolbox import MAX_CALLS, MAX_HITS, MAX_QUERY, PER_DOCUMENT, ToolRefused, search_source, tool_name
 from .verification import Documents, check
@@ -399,6 +399,8 @@ class _Run:
         self._searches: list[dict[str, object]] = []
         self._errors: list[Told] = []
         self._made: dict[str, int] = {}
+        self._closing = 0.0
+        """Dollars that the last request may cost, as of this turn."""
         self._step = 0
         self._useless = 0
         self._reader_failed = 0
@@ -533,6 +535,7 @@ class _Run:
         except BudgetExceeded as problem:
             raise _Stop("steps", str(problem)) from problem
         self.emit(StepStarted(step=self._step))
+        self._closing = self._worst(base + 2 * self.limits.turn_tokens)
         self._errors = []
         response = await self._ask_planner(messages, parameters, base, cap=cap, last=last)
         calls = _calls_of(response)
@@ -1012,7 +1015,7 @@ class _Run:
         instructions = reader_instructions(asked.kind)
         told: dict[str, Any] = {"question": asked.question, "kind": asked.kind}
         told |= {"options": asked.options} if asked.options else {}
-        prompt = json.dumps({**told, "text": [visible(p.text) for p in passages]}, ensure_ascii=False)
+        prompt = sealed_json({**told, "text": [p.text for p in passages]})
         parameters = ModelRequestParameters()
         if self.reader.tools:
             tool = ToolDefinition(
@@ -1026,9 +1029,7 @@ class _Run:
         settings = {**self.reader.settings, "max_tokens": READ_TOKENS}
         for _ in range(2):
             worst = self.reading_wire.price.worst(input_tokens=tokens, output_tokens=READ_TOKENS)
-            messages_now, parameters_now = self._request(last=True)
-            closing = self._worst(request_tokens(messages_now, parameters_now) + 1500)
-            if not self.meter.fits(worst + closing):
+            if not self.meter.fits(worst + self._closing):
                 self.forced = self.forced or "dollars"
                 raise _Refused("the budget has no room to read it")
             try:
