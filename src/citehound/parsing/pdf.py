@@ -6,7 +6,7 @@ import ctypes
 import importlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -167,10 +167,11 @@ def parse_pdf(data: bytes, *, password: str | None = None, ocr: bool = False, la
         if permissions & 0x10 == 0:
             warnings.append("its owner restricts copying")
         forms = raw.FPDF_GetFormType(document) != 0
+        layers = b"/OCProperties" in data or b"/ObjStm" in data  # or in what is packed
         pages: list[_Page] = []
         for index in range(min(count, MAX_PAGES)):
             try:
-                pages.append(_read_page(document, index, forms=forms))
+                pages.append(_read_page(document, index, forms=forms, layers=layers))
             except pdfium.PdfiumError:
                 warnings.append(f"page {index + 1} is damaged and was left out")
                 pages.append(_Page(number=index, width=1, height=1))
@@ -330,6 +331,8 @@ class _Style:
     colour: tuple[int, int, int] = (0, 0, 0)
     z: int = -1
     """Its place in the order of painting, -1 where that is not known."""
+    layered: bool = False
+    """True for text that may be on a layer which is switched off."""
 
 
 _Box = tuple[float, float, float, float]
@@ -354,9 +357,13 @@ class _Painted:
     """Strike-out annotations."""
     order: dict[int, int] = field(default_factory=dict[int, int])
     """A text object's address to its place in the order of painting."""
+    layered: set[int] = field(default_factory=set[int])
+    """Addresses of the text objects on a layer, which may be switched off."""
+    nested: bool = False
+    """True when text inside forms may be on a layer, too."""
 
 
-def _read_page(document: Any, index: int, *, forms: bool) -> _Page:
+def _read_page(document: Any, index: int, *, forms: bool, layers: bool) -> _Page:
     raw = _pdfium()
     page = document[index]
     try:
@@ -369,10 +376,12 @@ def _read_page(document: Any, index: int, *, forms: bool) -> _Page:
         result = _Page(number=index, width=width, height=height)
         if rotation % 2:
             result.width, result.height = height, width
-        painted = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation)
+        painted = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation, layers=layers)
         text = page.get_textpage()
         try:
-            _read_glyphs(text, result, box=(left, bottom, right, top), rotation=rotation, painted=painted)
+            _read_glyphs(
+                text, result, box=(left, bottom, right, top), rotation=rotation, painted=painted, shown=_Shown(page)
+            )
         finally:
             text.close()
         return result
@@ -396,7 +405,9 @@ def _turn(
             return top - y1, right - x1, top - y0, right - x0
 
 
-def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int) -> _Painted:
+def _shapes(
+    page: Any, result: _Page, *, box: tuple[float, float, float, float], rotation: int, layers: bool
+) -> _Painted:
     """What is painted beside text; images are counted."""
     raw, calls = _pdfium(), _calls()
     found = _Painted()
@@ -413,6 +424,8 @@ def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float],
         kind = calls.kind(item)
         if kind == text:
             found.order[item] = number
+            if layers and calls.marks(item) > 0 and _on_layer(item):
+                found.layered.add(item)
             continue
         if not calls.bounds(item, bounds_at, bounds_at + 4, bounds_at + 8, bounds_at + 12):
             continue
@@ -421,6 +434,7 @@ def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float],
         w, h = bounds[2] - bounds[0], bounds[3] - bounds[1]
         if kind in pictures:
             result.images += 1
+            found.nested = found.nested or (layers and kind == raw.FPDF_PAGEOBJ_FORM)
             found.scan = found.scan or w * h > 0.5 * area
             found.grounds.append(bounds)
         elif kind == path:
@@ -457,6 +471,43 @@ def _shapes(page: Any, result: _Page, *, box: tuple[float, float, float, float],
                 found.marks.append(_turn(rect.left, rect.bottom, rect.right, rect.top, box=box, rotation=rotation))
         raw.FPDFPage_CloseAnnot(note)
     return found
+
+
+def _on_layer(item: int) -> bool:
+    """True for an object that is marked as optional content."""
+    raw, calls = _pdfium(), _calls()
+    name = (ctypes.c_ushort * 8)()
+    length = ctypes.c_ulong()
+    for number in range(calls.marks(item)):
+        mark = ctypes.cast(calls.mark(item, number), raw.FPDF_PAGEOBJECTMARK)
+        if raw.FPDFPageObjMark_GetName(mark, name, ctypes.sizeof(name), length) and name[:3] == [0x4F, 0x43, 0]:  # OC
+            return True
+    return False
+
+
+class _Shown:
+    """A page as it is shown, drawn when it is first asked for."""
+
+    def __init__(self, page: Any) -> None:
+        self._page = page
+
+    @cached_property
+    def _picture(self) -> tuple[bytes, int, int, int, float]:
+        scale = min(1.5, 3_000 / max(1.0, *self._page.get_size()))
+        bitmap = self._page.render(scale=scale, grayscale=True)
+        try:
+            return bytes(bitmap.buffer), int(bitmap.stride), int(bitmap.width), int(bitmap.height), scale
+        finally:
+            bitmap.close()
+
+    def blank(self, box: _Box) -> bool:
+        """True when there is nothing to be seen in a part of the page."""
+        pixels, stride, width, height, scale = self._picture
+        left, top, right, bottom = (round(edge * scale) for edge in box)
+        left, right = max(0, left), min(width, max(right, left + 1))
+        rows = [pixels[y * stride + left : y * stride + right] for y in range(max(0, top), min(height, bottom + 1))]
+        shades = b"".join(rows)
+        return not shades or max(shades) - min(shades) < 8
 
 
 def _covered(style: _Style, x: float, y: float, covers: Sequence[tuple[int, _Box, tuple[int, int, int]]]) -> bool:
@@ -517,6 +568,8 @@ class _Calls:
     colour: Any
     segments: Any
     transparent: Any
+    marks: Any
+    mark: Any
 
 
 @cache
@@ -547,6 +600,8 @@ def _calls() -> _Calls:
         colour=plain("FPDFPageObj_GetFillColor", number, address, *four),
         segments=plain("FPDFPath_CountSegments", number, address),
         transparent=plain("FPDFPageObj_HasTransparency", number, address),
+        marks=plain("FPDFPageObj_CountMarks", number, address),
+        mark=plain("FPDFPageObj_GetMark", address, address, ctypes.c_ulong),
     )
 
 
@@ -561,10 +616,10 @@ _BOLD = re.compile(r"bold|black|heavy|semibd|demi(?!.*light)")
 class _Letters:
     """What pdfium says of the glyphs of one page, asked as seldom as can be."""
 
-    def __init__(self, text: Any, order: Mapping[int, int]) -> None:
+    def __init__(self, text: Any, painted: _Painted) -> None:
         self._calls = _calls()
         self._page = _address(text)
-        self._order = order
+        self._painted = painted
         self._rect = (ctypes.c_float * 4)()  # left, top, right, bottom
         self._rect_at = ctypes.addressof(self._rect)
         self._numbers = (ctypes.c_uint * 4)()
@@ -600,7 +655,8 @@ class _Letters:
         style = self._styles.get(owner)
         if style is None or not owner:
             style = self._styles[owner] = self._read_style(index, owner)
-            style.z = self._order.get(owner, -1)
+            style.z = self._painted.order.get(owner, -1)
+            style.layered = owner in self._painted.layered or (self._painted.nested and style.z < 0)
         return style
 
     def _read_style(self, index: int, owner: int) -> _Style:
@@ -721,12 +777,13 @@ def _read_glyphs(
     box: tuple[float, float, float, float],
     rotation: int,
     painted: _Painted,
+    shown: _Shown,
 ) -> None:
     total = _pdfium().FPDFText_CountChars(text)
     if total > MAX_GLYPHS:
         page.cut = True
         total = MAX_GLYPHS
-    letters = _Letters(text, painted.order)
+    letters = _Letters(text, painted)
     words = _words(letters, total) if total > 0 else []
     counts: Counter[int] = Counter()
     sizes: Counter[float] = Counter()
@@ -778,6 +835,9 @@ def _read_glyphs(
             ) or (style.z >= 0 and _covered(style, x, y, painted.covers)):
                 page.hidden += len(word)
                 continue
+        if style.layered and shown.blank(_turn(x0, y0, x1, y1, box=box, rotation=rotation)):
+            page.hidden += len(word)
+            continue
         kept.append((word, a, b, c, d, style))
     page.watermark = clean_line("".join(slanted))
     page.pieces = _pieces(kept, page.number)
