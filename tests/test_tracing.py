@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from citehound import tracing
+from citehound.config import TracingConfig
 from citehound.tracing import configured, run_span, search_span, tool_span
 
 
@@ -173,3 +179,101 @@ def test_each_attempt_of_a_request_has_a_chat_span(
     assert not chats[1].status.is_ok
     assert "gen_ai.usage.input_tokens" not in failed
     assert "canary" not in "".join(span.to_json() for span in chats)
+
+
+# What is sent -------------------------------------------------------------------------------------------------------
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Keeps what is posted to it, by path."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        received: dict[str, list[bytes]] = self.server.received  # type: ignore[attr-defined]
+        received.setdefault(self.path, []).append(body)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[HTTPServer]:
+    server = HTTPServer(("127.0.0.1", 0), Collector)
+    server.received = {}  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def asked(folder: Path, toml: str) -> subprocess.CompletedProcess[str]:
+    from small import TOML, write_corpus
+
+    config = write_corpus(folder, toml=TOML + toml)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "CITEHOUND_"))}
+    command = [sys.executable, "-m", "citehound", "ask", "Which canary must be reported?", "--config", config, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=inherited)
+
+
+def test_a_question_on_the_command_line_is_sent_to_the_collector(tmp_path: Path, collector: HTTPServer) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs citehound[otel]")
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    address = f"http://127.0.0.1:{collector.server_port}"
+    done = asked(tmp_path, f'\n[tracing]\nendpoint = "{address}"\ntexts = false\n')
+    answer = json.loads(done.stdout)
+    received: dict[str, list[bytes]] = collector.received  # type: ignore[attr-defined]
+    assert set(received) == {"/v1/traces", "/v1/metrics"}
+    spans = [
+        span
+        for body in received["/v1/traces"]
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    whole = next(span for span in spans if span.name == "invoke_agent citehound")
+    said = {a.key: a.value.string_value or a.value.int_value for a in whole.attributes}
+    assert said["citehound.run_id"] == answer["run_id"]
+    assert said["citehound.status"] == answer["status"]
+    assert said["citehound.searches"] == answer["usage"]["searches"]
+    assert sum(span.name.startswith("retrieval ") for span in spans) >= answer["usage"]["searches"]
+    assert "canary" not in str(spans), "texts are off"
+    points = {
+        metric.name: metric
+        for body in received["/v1/metrics"]
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    (searches,) = points["citehound.searches"].sum.data_points
+    assert searches.as_int == answer["usage"]["searches"]
+    assert {"citehound.questions", "gen_ai.client.operation.duration"} <= set(points)
+
+
+def test_variables_go_before_the_configuration() -> None:
+    settings = TracingConfig(endpoint="http://here:4318/")
+    for signal in ("TRACES", "METRICS"):
+        assert configured({}, signal=signal, settings=settings)
+        assert not configured({f"OTEL_{signal}_EXPORTER": "none"}, signal=signal, settings=settings)
+        assert not configured({"OTEL_SDK_DISABLED": "true"}, signal=signal, settings=settings)
+        assert not configured({}, signal=signal, settings=TracingConfig())
+    assert tracing._address({}, "TRACES", settings) == {"endpoint": "http://here:4318/v1/traces"}
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        assert tracing._address({name: "http://there:4318"}, "TRACES", settings) == {}
+    assert tracing._address({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "x"}, "METRICS", settings) != {}
+
+
+def test_a_request_goes_on_with_the_trace_it_comes_from(spans: InMemorySpanExporter) -> None:
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    for given in (headers, {}):
+        with tracing.continuing(given), tool_span(tool="x"):
+            pass
+    inside, outside = spans.get_finished_spans()
+    assert inside.context.trace_id == 0x0AF7651916CD43DD8448EB211C80319C
+    assert inside.parent is not None and inside.parent.span_id == 0xB7AD6B7169203331
+    assert outside.parent is None

@@ -14,11 +14,13 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
 from ..answers import Answer
 from ..security import visible
+from ..tracing import continuing
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -107,7 +109,7 @@ class Metrics:
 
 
 class Counted:
-    """Counts every request, also those that the guard refuses. Plain ASGI, so that event streams pass through."""
+    """Counts every request, also those that the guard refuses, and lets it go on with the caller's trace. Plain ASGI."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -129,7 +131,8 @@ class Counted:
                 )
             await send(message)
 
-        await self._app(scope, receive, counting)
+        with continuing(Headers(scope=scope)):
+            await self._app(scope, receive, counting)
 
 
 def _route(scope: Scope) -> str:
