@@ -109,7 +109,7 @@ class Metrics:
 
 
 class Counted:
-    """Counts every request, also those that the guard refuses, and lets it go on with the caller's trace. Plain ASGI."""
+    """Counts every request, also those that the guard refuses, and continues the trace of the caller. Plain ASGI."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
