@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citehound.access import OWNER
+from citehound.access import OWNER, Principal
 from citehound.budget import worst_tokens
 from citehound.config import SourceConfig
 from citehound.corpus import Corpus
@@ -84,7 +84,8 @@ def test_a_source_name_becomes_an_identifier() -> None:
 
 def test_sources_that_would_share_a_tool_are_refused() -> None:
     class Two:
-        sources = tuple(SourceConfig(name=name, path=Path("x")) for name in ("a-b", "a.b"))
+        def sources_for(self, principal: Principal) -> tuple[SourceConfig, ...]:
+            return tuple(SourceConfig(name=name, path=Path("x")) for name in ("a-b", "a.b"))
 
     with pytest.raises(ConfigError, match="would share the tool name 'search_a_b'"):
         corpus_tools(cast(Corpus, Two()), principal=OWNER)
