@@ -262,6 +262,9 @@ class _Held:
     filters: tuple[tuple[Told, Told], ...] = ()
     replaced_by: tuple[Told, ...] = ()
     amended_by: tuple[Told, ...] = ()
+    version: float | None = None
+    effective: Told | None = None
+    """ISO 8601."""
     characters: int = 0
     places: list[Span] = field(default_factory=list[Span])
     """Passages that searches found."""
@@ -274,6 +277,10 @@ class _Held:
         row["current"] = self.current
         if self.named:
             row["named_in_question"] = True
+        if self.version is not None:
+            row["version"] = self.version
+        if self.effective is not None:
+            row["effective"] = self.effective
         if self.replaced_by:
             row["replaced_by"] = self.replaced_by
         if self.amended_by:
@@ -847,6 +854,8 @@ class _Run:
                 current=info.current,
                 named=info.document in self._named,
                 filters=tuple(self._label_of(source, info.metadata)),
+                version=_version(info.metadata.get("version", "")),
+                effective=_date(info.metadata.get("effective", "")),
                 characters=info.total_chars,
             )
             self.handles[handle] = self._by_document[document] = self._by_document[info.document] = held
@@ -1430,6 +1439,18 @@ def _read_tool() -> ToolDefinition:
 
 def _label(labels: Mapping[str, str], value: str) -> str:
     return next((label for label, v in labels.items() if v == value), "v0")
+
+
+def _version(text: str) -> float | None:
+    """A version that is a plain number, as a number: nothing else of it may pass."""
+    found = re.fullmatch(r"v?(\d{1,4}(?:\.\d{1,2})?)", text.strip(), re.IGNORECASE | re.ASCII)
+    number = None if found is None else float(found[1])
+    return int(number) if number is not None and number.is_integer() else number
+
+
+def _date(text: str) -> Told | None:
+    found = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text.strip(), re.ASCII)
+    return None if found is None else Told(found[0])
 
 
 def _bare_words(text: str) -> set[str]:

@@ -17,13 +17,14 @@ from pydantic_ai.tools import ToolDefinition
 
 from ...index import Lexicon
 from ...quantities import quantities
-from .plan import catchword
+from .plan import catchword, versions_named
 from .state import Text, Weights
 from .support import asked_in, is_heading, questions, supports
 from .words import (
     Sentence,
     asks,
     asks_for_change,
+    asks_for_older,
     clauses,
     compares,
     has_value,
@@ -164,7 +165,9 @@ def plan(
     if known.last:
         return []
     if known.sources and not known.searches:
-        return [_search(s, _content(known, lexicon)) for s in known.sources][:MAX_CALLS]
+        older = {"only_current": False} if asks_for_older(known.question) or versions_named(known.question) else {}
+        calls = [_search(s, _content(known, lexicon)) for s in known.sources]
+        return [(tool, {**arguments, **older}) for tool, arguments in calls][:MAX_CALLS]
     calls = _comparing(known) if _compares(known) else _looking(known)
     return calls[:MAX_CALLS]
 
@@ -331,6 +334,11 @@ def _passage(part: str) -> str:
 def _looking(known: _Known) -> list[tuple[str, dict[str, Any]]]:
     parts = _parts(known)
     first = _likely(known, known.searches[: max(1, len({str(s["source"]) for s in known.searches}))])[:FIRST_READS]
+    versions = versions_named(known.question)
+    if versions:  # another version tells nothing of the one that is asked for
+        first = [
+            h for h in first if any(str(d.get("version")) in versions for d in known.documents if d["document"] == h)
+        ]
     for kind_of in (_kind, _passage):
         open_parts = [p for p in parts if not _answers(known, p)]
         readings = [
@@ -344,9 +352,9 @@ def _looking(known: _Known) -> list[tuple[str, dict[str, Any]]]:
     change = asks_for_change(known.question) or known.judging or not is_simple(known.question)
     found = sorted((f for f in known.facts if f.get("found")), key=lambda f: -f["fit"])[:2]
     queries = [q for q in (_words_of(f) for f in found) if q and not _was_searched(known, q)]
-    if known.sources and queries and change and len(known.searches) < 3 * len(known.sources):
+    if known.sources and queries and change and not versions and len(known.searches) < 3 * len(known.sources):
         return [_search(source, query) for query in queries for source in known.sources]
-    if change:
+    if change and not versions:
         later = [h for h in _likely(known, known.searches) if h not in first][:MORE_READS]
         return [
             _reading(handle, part, "passage")
