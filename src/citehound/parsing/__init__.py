@@ -84,7 +84,7 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
         parsed: Parsed = _extracted(form, raw, language=language)
     else:
         decoded: Decoded = decode(raw.data, html=form == "html")
-        text = normalise(decoded.text)
+        text = normalise(_one_line(decoded.text) if form in ("json", "jsonl") else decoded.text)
         warnings.extend(decoded.warnings)
         if (invisible := count_invisible(decoded.text)) > 3:
             warnings.append(f"invisible characters left out ({invisible})")
@@ -136,6 +136,13 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
         else None,
         attachments=attachments,
     )
+
+
+def _one_line(text: str) -> str:
+    """JSON whose strings have no line ends but escaped ones."""
+    for char in "\u2028\u2029\x85":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
 
 
 def _merged(raw: RawDocument, stated: Mapping[str, str]) -> dict[str, str]:

@@ -28,7 +28,10 @@ def parse_zip(data: bytes) -> Extract:
         if path is None:
             warnings.append(f"refused: member {clean_line(name)[:100]!r} leaves the archive's folder")
             continue
-        if any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(path).parts):
+        if any(
+            part.startswith(".") or part in ("__MACOSX", "Thumbs.db", "desktop.ini")
+            for part in PurePosixPath(path).parts
+        ):
             continue
         if len(found) >= MAX_MEMBERS:
             left += 1

@@ -16,6 +16,8 @@ _BOMS = (
 _DECLARED = re.compile(rb"(?:charset|encoding|coding)\s*[=:]\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
 _MULTIBYTE = ("gb18030", "cp932", "euc_jp", "big5", "euc_kr")
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+_IN_WORD = re.compile(rb"(?<=[a-z])[\xa3\xa5\xb1\xb3\xb9\xbc\xbe\xbf](?=[a-z])")
+"""Bytes that are signs in Windows-1252, between letters."""
 _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _SAMPLE = 1 << 20
 
@@ -118,6 +120,10 @@ def _guess(data: bytes) -> str:
         score = _cjk_score(sample, encoding)
         if score > best_score:
             best, best_score = encoding, score
+    if alone * 2 >= len(runs) and len(re.findall(rb"[a-zA-Z]", sample)) > 3 * sum(map(len, runs)):
+        return _western(data)
+    if best == "gb18030" and _is_japanese(sample):
+        return "euc_jp"  # its kana stand at the same bytes
     if best_score > 0.75:
         return best
     if alone * 2 >= len(runs):
@@ -128,7 +134,19 @@ def _guess(data: bytes) -> str:
     return match.encoding if match is not None else _western(data)
 
 
+def _is_japanese(sample: bytes) -> bool:
+    """True for EUC-JP with a fair share of kana, which Chinese texts do not have."""
+    text = sample.decode("euc_jp", "ignore")
+    wide = [c for c in text if ord(c) > 0x7F]
+    kana = sum("\u3041" <= c <= "\u30fe" for c in wide)
+    return kana > 0.1 * len(wide) and len(text.encode("euc_jp", "ignore")) >= 0.99 * len(sample)
+
+
 def _western(data: bytes) -> str:
+    """Signs inside words are letters of Central Europe."""
+    inside = _IN_WORD.findall(data[:_SAMPLE])
+    if inside and all(b.decode("cp1250", "replace").isalpha() for b in inside):
+        return "cp1250"
     return "latin-1" if re.search(rb"[\x81\x8d\x8f\x90\x9d]", data) else "cp1252"
 
 

@@ -370,8 +370,9 @@ def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
             reader.flush()
             if not reader.lists:
                 reader.tight = False
-            start = _integer(_attribute(node, "start"), 1)
             reversed_ = "reversed" in node.attributes
+            first = sum(child.tag == "li" for child in node.iter()) if reversed_ else 1
+            start = _integer(_attribute(node, "start"), first)
             reader.lists.append(
                 _List(
                     ordered=tag == "ol",

@@ -113,7 +113,11 @@ class _Reader:
         if root.get("show") in ("0", "false"):
             self.hidden_slides.append(number)
             return
-        parts = relations(self._archive, part)
+        try:
+            parts = relations(self._archive, part)
+        except ParseError as error:
+            self.warnings.append(f"slide {number}: {error}")
+            parts = {}
         self._plain = not self._painted(root, parts)
         shapes = [s for s in self._shapes(_child(root, "cSld", "spTree"), 0) if s.placeholder not in _FURNITURE]
         title = next((s for s in shapes if s.placeholder in ("title", "ctrTitle")), None)
@@ -128,7 +132,10 @@ class _Reader:
             self._shape(shape, parts)
         for kind, name in parts.values():
             if kind == "notesSlide":
-                self._notes(name)
+                try:
+                    self._notes(name)
+                except ParseError as error:
+                    self.warnings.append(f"slide {number}: {error}")
         if not heading and len(self.blocks) == before:
             self.blocks.pop()
 

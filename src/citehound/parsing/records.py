@@ -19,7 +19,13 @@ _TITLES = ("title", "name", "subject", "heading", "question", "id", "key")
 
 def parse_json(text: str) -> Extract:
     """Blocks of a JSON text. Raises ParseError."""
-    value = _load(text)
+    try:
+        value = _load(text)
+    except ParseError:
+        lines = [line for line in text.split("\n") if line.strip()]
+        if len(lines) > 1 and lines[0].lstrip()[0] in "{[" and all(_is_json(line) for line in lines):
+            return parse_jsonl(text)
+        raise
     if isinstance(value, list):
         return Extract(blocks=_records(cast(list[Any], value)))
     if not isinstance(value, dict):
@@ -60,6 +66,14 @@ def parse_jsonl(text: str) -> Extract:
         shown = ", ".join(str(n) for n in broken[:10]) + (" …" if len(broken) > 10 else "")
         warnings = (f"{len(broken)} lines are not JSON and were left out: {shown}",)
     return Extract(blocks=_records(values), warnings=warnings)
+
+
+def _is_json(line: str) -> bool:
+    try:
+        _load(line)
+    except ParseError:
+        return False
+    return True
 
 
 def _load(text: str) -> Any:
