@@ -86,7 +86,7 @@ class Access:
         if self.closed or source not in self.sources:
             return frozenset()
         if self.rules:
-            names = {unicodedata.normalize("NFC", document), *_above(f"{source}/{path}")}
+            names = names_of(document=document, source=source, path=path)
             for rule in self.rules:
                 if rule.covers(names):
                     return rule.groups
@@ -106,10 +106,11 @@ class Access:
 UNCONFIGURED = Access(unconfigured=True)
 
 
-def _above(path: str) -> list[str]:
-    """A path, and the source, folders and files that it is in."""
-    parts = unicodedata.normalize("NFC", path).split("/")
-    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+def names_of(*, document: str, source: str, path: str) -> frozenset[str]:
+    """What rules know a document by: its id, its path, and the source, folders and files that it is in."""
+    parts = unicodedata.normalize("NFC", f"{source}/{path}").split("/")
+    above = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return frozenset((unicodedata.normalize("NFC", document), *above))
 
 
 def first_part(pattern: str) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, cast
 
-from .access import OWNER, Access, Principal
+from .access import OWNER, Access, Audience, Principal, names_of
 from .chase import Way
 from .chase import chase as run_chase
 from .config import Config, IndexConfig, Rights, SourceConfig, check_egress
@@ -189,13 +189,15 @@ class Corpus:
         lock_seconds: float = 10.0,
         functions: Sequence[PythonSource] = (),
     ) -> None:
+        configured = {source.name: source.access for source in config.sources}
         config = replace(config, sources=(*config.sources, *(f.config for f in functions)))
         self._live, self._asking = _open_live(config, functions)
         if self._live is not None:  # a function may say what the configuration leaves open
             own = {name: live.config for name, live in self._live.sources.items()}
             config = replace(config, sources=tuple(own.get(s.name, s) for s in config.sources))
         self._config = config
-        self._rights = Rights(config, given=tuple(f.config for f in functions))
+        apart = tuple(s for s in config.sources if s.name not in configured or s.access != configured[s.name])
+        self._rights = Rights(config, given=apart)
         self._sending = check_sending(config)
         self._write = write
         self._lock_seconds = lock_seconds
@@ -261,6 +263,16 @@ class Corpus:
         """Who may see what, as configured now."""
         return self._rights.now()
 
+    def audiences(self) -> tuple[tuple[frozenset[str], Audience], ...]:
+        """Of each document that is indexed: the names that rules know it by, and the groups that may see it."""
+        access = self._rights.now()
+        found: list[tuple[frozenset[str], Audience]] = []
+        for document, place in self._reader().paths(principal=OWNER).items():
+            source, _, path = place.partition("/")
+            groups = access.audience(document=document, source=source, path=path)
+            found.append((names_of(document=document, source=source, path=path), groups))
+        return tuple(found)
+
     def only(self, sources: Sequence[str]) -> Corpus:
         """This corpus with these sources to search. It is closed with the corpus it came from. Raises UnknownSource."""
         names = {self._source(name, OWNER) for name in sources}
@@ -276,8 +288,12 @@ class Corpus:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of the index as it was opened."""
-        return (*self._sending, *(self._index.warnings if self._index is not None else ()))
+        """What is to be said of the configuration, and of the index as it was opened."""
+        return (
+            *self._sending,
+            *self._rights.now().problems,
+            *(self._index.warnings if self._index is not None else ()),
+        )
 
     def _reader(self) -> Index:
         from .index.embedded import EmbeddedIndex

@@ -20,7 +20,7 @@ from .commands import Gate, config_option, json_option
 
 if TYPE_CHECKING:
     from ..budget import Meter, Price
-    from ..corpus import Changes
+    from ..corpus import Changes, Corpus
     from ..models import OpenedModel
     from .probe import Tried
 
@@ -130,7 +130,9 @@ def _corpus(config: Config, findings: list[Finding]) -> None:
                 )
                 return
             changes = corpus.changes()
-            warnings = corpus.warnings
+            problems = corpus.access.problems
+            warnings = [warning for warning in corpus.warnings if warning not in problems]
+            _access(corpus, findings)
     except ConfigError as problem:
         findings.append(Finding(check="sources", status="fault", says=str(problem), do="correct the source"))
         return
@@ -141,6 +143,29 @@ def _corpus(config: Config, findings: list[Finding]) -> None:
     for warning in warnings:
         findings.append(Finding(check="index", status="note", says=warning, do="run 'citehound index'"))
     _report_changes(changes, findings)
+
+
+def _access(corpus: Corpus, findings: list[Finding]) -> None:
+    """What of the access rules could not be read or names nothing, and who may see how many documents."""
+    access = corpus.access
+    for problem in access.problems:
+        do = "correct it; docs/permissions.md says how rules are written"
+        findings.append(Finding(check="access", status="note", says=problem, do=do))
+    if not access.limited:
+        return
+    everything = corpus.audiences()
+    for rule in access.rules:
+        if not any(rule.covers(names) for names, _ in everything):
+            says = f"the access rule for {', '.join(map(repr, rule.paths))} names no document that is indexed"
+            findings.append(
+                Finding(check="access", status="note", says=says, do="compare it with the documents' paths")
+            )
+    open_ = sum(1 for _, groups in everything if groups is None)
+    owned = sum(1 for _, groups in everything if groups is not None and not groups)
+    groups = sorted({group for _, groups in everything for group in groups or ()})
+    says = f"{_count(len(everything), 'document')}: {open_} for everyone who may ask, {owned} for the owner alone"
+    says += f"; groups: {', '.join(groups)}" if groups else ""
+    findings.append(Finding(check="access", status="ok", says=says))
 
 
 def _site(source: SourceConfig, findings: list[Finding]) -> None:

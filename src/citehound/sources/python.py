@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from ..access import audience
 from ..config import SourceConfig
 from ..documents import RawDocument
 from ..errors import ConfigError, EgressRefused, SourceFailed, UsageError
@@ -46,6 +47,7 @@ def source(
     name: str | None = None,
     private: bool = True,
     trust: str = "reviewed",
+    access: Sequence[str] | None = None,
     egress: bool = False,
     timeout: float = 30.0,
     fee: float = 0.0,
@@ -56,7 +58,8 @@ def source(
     dicts, documents of LangChain or LlamaIndex, (document, score) pairs. It is otherwise left as it is. `name` is its
     own name where none is given; `description` says when to search it (its docstring, where none is given). `filters`
     names what it can be narrowed by, as a mapping with the values each can have; a value that is not among them finds
-    nothing. `egress`: it sends the query to a system of others. `fee`: dollars that a call costs.
+    nothing. `access`: the groups that may search it, where not everyone who may ask. `egress`: it sends the
+    query to a system of others. `fee`: dollars that a call costs.
 
     Raises UsageError when the function cannot be called so.
     """
@@ -76,6 +79,7 @@ def source(
             filters=tuple(values),
             private=private,
             trust=trust,
+            access=None if access is None else audience(access),
             egress=egress,
             timeout=timeout,
             fee=fee,
@@ -151,7 +155,10 @@ class PythonSource:
         try:
             own = cls.of(cast("Callable[..., Any]", function))
             filters = config.filters or own.config.filters
-            config = replace(config, description=config.description or own.config.description, filters=filters)
+            access = config.access if config.access is not None else own.config.access
+            config = replace(
+                config, description=config.description or own.config.description, filters=filters, access=access
+            )
             made = cls(config=config, function=own.function, known=own.known)
             made.check_signature()
         except UsageError as error:
