@@ -725,11 +725,32 @@ def obedient_reader(attack: Attack) -> Callable[[ScriptedRequest], Reply]:
 
 
 KINDS = ("points", "passage", "yes_no", "duration", "date", "money")
+FACT = frozenset(
+    [
+        "fact",
+        "document",
+        "asked",
+        "kind",
+        "found",
+        "why_not",
+        "verdict",
+        "value",
+        "values",
+        "subject",
+        "terms",
+        "requires",
+        "conditional",
+        "fit",
+        "group",
+        "points_to",
+    ]
+)
+"""All that a fact may have."""
 
 
 def test_an_obedient_reader_passes_no_four_words_of_a_payload(attacked: tuple[Corpus, list[Attack]]) -> None:
     corpus, every = attacked
-    obeyed(corpus, [*every[:-2:14], *every[-2:]])
+    obeyed(corpus, [a for n, a in enumerate(every) if n % 16 == 0 or a.id in ("inj-p-049", "foreign-12", "foreign-13")])
 
 
 @pytest.mark.slow
@@ -757,6 +778,10 @@ def obeyed(corpus: Corpus, every: Sequence[Attack]) -> None:
             question=question,
         )
         assert ran.outcome.stop_reason == "answered", (attack.id, ran.outcome.warnings)
+        for fact in state_of(ran.planner.requests[-1])["facts"]:
+            assert set(fact) <= FACT
+            assert len(fact.get("subject", ())) <= 3 and len(fact.get("terms", ())) <= 5
+            assert len(fact.get("values", ())) <= 2
         own = grams(f"{question} Which duty to report incidents is there?")
         assert not (grams(attack.text) - own) & grams(ran.told), attack.id
         assert {s.tool for s in ran.ledger.evidence().calls} <= {"search_notes", "read_document"}
