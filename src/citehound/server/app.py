@@ -30,7 +30,7 @@ from ..events import Emit, nowhere
 from ..models import OpenedModel
 from ..toolbox import ToolRefused
 from . import api, dashboard, openai, report
-from .guard import Guard
+from .guard import LINGER_SECONDS, Guard
 from .identity import Gatekeeper, Rate, Sessions
 from .mcp import McpEndpoint
 from .problems import NOT_FOUND, Problem, Refused, problem, problem_of
@@ -193,14 +193,21 @@ class _Protocol(H11Protocol):
 
     seconds = 20.0
     _timer: asyncio.TimerHandle | None = None
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         super().data_received(data)
         self._watch()
+
+    def eof_received(self) -> None:
+        if self._refused:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
@@ -208,8 +215,8 @@ class _Protocol(H11Protocol):
 
     def _watch(self) -> None:
         """Waits from the first byte of a head, and from the beginning of a connection."""
-        waits = self.conn.their_state is h11.IDLE and (self.cycle is None or bool(self.conn.trailing_data[0]))  # pyright: ignore[reportUnnecessaryComparison]
-        if not waits:
+        begun = self.cycle is None or bool(self.conn.trailing_data[0])  # pyright: ignore[reportUnnecessaryComparison]
+        if self._refused or self.conn.their_state is not h11.IDLE or not begun:
             self._unwatch()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.seconds, self._late)
@@ -227,13 +234,15 @@ class _Protocol(H11Protocol):
         self._refuse(400, "this is no request of HTTP/1.1, or its head is too long; send another")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers by hand what never became a request, and closes the connection."""
-        if self.transport.is_closing():
+        """Answers by hand what never became a request; what still comes is thrown away until the connection closes."""
+        if self._refused or self.transport.is_closing():
             return
+        self._refused = True
+        self._unwatch()
         body = bytes(problem(status, message).body)
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-        self.transport.close()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
 class Server(uvicorn.Server):

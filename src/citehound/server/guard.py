@@ -10,11 +10,11 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config import ServerConfig
@@ -25,6 +25,10 @@ log = logging.getLogger("citehound.server")
 
 MOST_REQUESTS = 512
 """Requests that are served at once, streams among them."""
+LINGER_SECONDS = 1.0
+"""How long a body that is not wanted is still taken in, and thrown away, after its request was answered."""
+MOST_HEADERS = 32_768
+"""Bytes of all headers of a request."""
 MOST_DEPTH = 32
 """How deep the JSON of a body may be nested."""
 MOST_DIGITS = 400
@@ -136,9 +140,10 @@ class Guard:
             wrong = 413, f"the body has more than {most:,} bytes; send less"
         except _Gone:
             return
-        wrong = wrong or (_wrong_body(body, headers) if body else None)
         if wrong is not None:
             return await _refusal(*wrong)(scope, receive, send)
+        if body and (wrong := _wrong_body(body, headers)) is not None:
+            return await problem(*wrong)(scope, receive, send)
         try:
             await self._app(scope, _replayed(body, receive), _redacted(send))
         except Exception as error:
@@ -148,6 +153,8 @@ class Guard:
                 await problem(500, BUG)(scope, receive, send)
 
     def _wrong(self, scope: Scope, headers: Headers, *, allowed: bool) -> tuple[int, str] | None:
+        if sum(len(name) + len(value) for name, value in headers.raw) > MOST_HEADERS:
+            return 431, f"the headers have more than {MOST_HEADERS:,} bytes; send less"
         hosts = headers.getlist("host")
         own = self._own(hosts[0].lower(), scope) if len(hosts) == 1 else None
         if own is None:
@@ -189,9 +196,23 @@ class Guard:
         await answer(scope, receive, send)
 
 
-def _refusal(status: int, message: str) -> Response:
-    """What is left of the body is not read, so nothing may follow it on this connection."""
-    return problem(status, message, headers={"connection": "close"})
+def _refusal(status: int, message: str) -> ASGIApp:
+    """An answer before the body was read: nothing may follow it on this connection.
+
+    What still comes is thrown away for a moment, or a client that is sending would only see its connection break.
+    """
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(status, message, headers={"connection": "close"})
+        await send({"type": "http.response.start", "status": status, "headers": answer.raw_headers})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (part := await receive())["type"] == "http.request" and part.get("more_body", False):
+                    pass
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return refuse
 
 
 class _Gone(Exception):
@@ -233,7 +254,7 @@ def _wrong_body(body: bytes, headers: Headers) -> tuple[int, str] | None:
     if charset and charset not in ("charset=utf-8", "charset=utf8"):
         return 415, f"the body is said to be {parameters.strip()!r}; send JSON in UTF-8"
     try:
-        body.decode("utf-8")
+        text = body.decode("utf-8")
     except UnicodeDecodeError:
         return 400, "the body is not UTF-8; send JSON in UTF-8"
     bare = _STRINGS.sub(b"", body)
@@ -245,7 +266,7 @@ def _wrong_body(body: bytes, headers: Headers) -> tuple[int, str] | None:
     if _NUMBER.search(bare):
         return 400, f"the JSON has a number of more than {MOST_DIGITS} digits; send a smaller one"
     try:
-        json.loads(body, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except ValueError as error:
         return 400, f"the body is not JSON: {error}"
     return None

@@ -31,6 +31,7 @@ TYPES: Mapping[int, str] = {
     421: "misdirected",
     422: "invalid",
     429: "too_many_requests",
+    431: "too_large",
     500: "internal",
     503: "unavailable",
 }
