@@ -69,7 +69,7 @@ from .models.planner.words import (
     stems,
     words,
 )
-from .security import Prompt
+from .security import Prompt, visible
 from .wording import content_stems
 
 RouteMode = Literal["direct", "single", "agent", "research"]
@@ -886,4 +886,4 @@ def parse(response: ModelResponse, reply: type[R]) -> R | None:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:400]
+    return " ".join(visible(text).split())[:400]

@@ -56,7 +56,7 @@ from .prompts import (
     wrong_form,
 )
 from .replies import plain_feedback
-from .security import PROMPT_MARK, REDACTED, Draw, Prompt, draw_mark, sealed
+from .security import PROMPT_MARK, REDACTED, Draw, Prompt, draw_mark, sealed, visible
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
 from .verification import Checked, Documents, check
@@ -552,9 +552,9 @@ class Conversation:
                     step=self._step,
                     draft=self._drafts,
                     number=number,
-                    text=claim.text,
+                    text=visible(claim.text),
                     kind=claim.kind,
-                    documents=tuple(dict.fromkeys(c.document for c in claim.citations)),
+                    documents=tuple(dict.fromkeys(visible(c.document) for c in claim.citations)),
                     agent=self.agent,
                 )
             )
@@ -607,13 +607,16 @@ class Conversation:
             checked = self.checked
             if self._form:
                 warnings.append(f"the answer does not keep to its form and is taken as it is: {self._form[0]}"[:300])
-            direct = self.draft.text if not checked.claims and not checked.missing else None
-            claims = checked.claims
+            direct = None if checked.claims or checked.missing else self.draft.text
+            direct = None if direct is None else visible(direct)
+            claims = tuple(map(_shown, checked.claims))
             if direct is not None and problem is not None:  # it was sent back, so it is no answer by itself
                 claims, direct = (Claim(text=direct),), None
             return Outcome(
                 claims=claims,
-                missing=checked.missing,
+                missing=tuple(
+                    replace(g, what=visible(g.what), reason=g.reason and visible(g.reason)) for g in checked.missing
+                ),
                 text=direct,
                 stop_reason=reason,
                 warnings=tuple(warnings),
@@ -650,6 +653,21 @@ class Conversation:
         elif isinstance(problem, IncompleteToolCall):
             reason = "truncated"
         return reason, f"stopped early ({reason}): {one_line(problem)}"
+
+
+def _shown(claim: Claim) -> Claim:
+    """The claim without what cannot be seen. Names were judged with it: an id with something invisible is none."""
+    citations = tuple(
+        replace(c, document=visible(c.document), quote=visible(c.quote), reason=c.reason and visible(c.reason))
+        for c in claim.citations
+    )
+    return replace(
+        claim,
+        text=visible(claim.text),
+        citations=citations,
+        terms=tuple(map(visible, claim.terms)),
+        warnings=tuple(map(visible, claim.warnings)),
+    )
 
 
 def compose_partial(
