@@ -485,7 +485,11 @@ SENT: list[str] = []
 @source(description="What others publish on reporting.", egress=True, private=False)
 def outside(query: str) -> list[dict[str, str]]:
     SENT.append(query)
-    return [{"id": "page", "text": "Regulators ask that incidents be reported within 72 hours of discovery."}]
+    said = "Regulators ask that incidents be reported within 72 hours of discovery."
+    if "long" in query:
+        filler = "Nothing of interest is written here about anything. " * 600
+        return [{"id": "long-page", "text": f"{filler}\n\n{said}\n\n{filler}"}]
+    return [{"id": "page", "text": said}]
 
 
 @pytest.fixture(scope="module")
@@ -531,6 +535,23 @@ def test_what_is_sent_out_has_no_word_and_no_number_of_a_private_text(reaching: 
     for query in SENT:
         assert not re.search(r"\d", query)
         assert not grams(private) & grams(query)
+
+
+def test_reading_a_long_page_of_such_a_source_sends_nothing_more(reaching: Corpus) -> None:
+    SENT.clear()
+    turns: list[Turn] = [
+        call("search_outside", {"query": "regulator long incidents"}),
+        read("h1", question="Within how many hours does the secret project report incidents?"),
+        final(facts=["f1"]),
+    ]
+    said = "Regulators ask that incidents be reported within 72 hours of discovery."
+    ran = play(reaching, turns, reading(found=True, quote=said))
+    assert SENT == ["regulator long incidents"]
+    assert state_of(ran.planner.requests[1])["documents"][0]["long"] is True
+    asked = asked_reader(ran.reader.requests[0])
+    assert said in " ".join(asked["text"])
+    assert sum(map(len, asked["text"])) <= 20_000
+    assert [c.status for c in ran.outcome.claims] == ["verified"]
 
 
 def test_words_in_the_order_of_a_private_text_do_not_leave(reaching: Corpus) -> None:
@@ -725,26 +746,9 @@ def obedient_reader(attack: Attack) -> Callable[[ScriptedRequest], Reply]:
 
 
 KINDS = ("points", "passage", "yes_no", "duration", "date", "money")
-FACT = frozenset(
-    [
-        "fact",
-        "document",
-        "asked",
-        "kind",
-        "found",
-        "why_not",
-        "verdict",
-        "value",
-        "values",
-        "subject",
-        "terms",
-        "requires",
-        "conditional",
-        "fit",
-        "group",
-        "points_to",
-    ]
-)
+FACT = {"fact", "document", "asked", "kind", "found", "why_not", "verdict", "value", "values"} | {
+    *("subject", "terms", "requires", "conditional", "fit", "group", "points_to")
+}
 """All that a fact may have."""
 
 

@@ -985,16 +985,19 @@ class _Run:
         if first.next_start is None:
             return document, (first,)
         spans = list(held.places[-WINDOWS:])
-        found = corpus.search(
-            held.source.name,
-            asked[:MAX_QUERY],
-            principal=principal,
-            only_current=False,
-            documents=[document.id],
-            k=WINDOWS,
-            per_document=WINDOWS,
-        )
-        spans += [Span(start=hit.start, end=hit.end) for hit in found.hits]
+        if held.source.live:  # asking it would send the question out
+            spans += _windows(document.text, asked, language=self.language)
+        else:
+            found = corpus.search(
+                held.source.name,
+                asked[:MAX_QUERY],
+                principal=principal,
+                only_current=False,
+                documents=[document.id],
+                k=WINDOWS,
+                per_document=WINDOWS,
+            )
+            spans += [Span(start=hit.start, end=hit.end) for hit in found.hits]
         spans.append(Span(start=0, end=min(1500, len(document.text))))
         passages: list[Passage] = []
         at = 0
@@ -1475,6 +1478,14 @@ def _heading(document: Document, section: Section | None, sentence: str) -> str:
         if one.parent is not None and title and title[:20] not in said:
             return one.title
     return ""
+
+
+def _windows(text: str, asked: str, *, language: str) -> list[Span]:
+    """The stretches of a text that have most of the asked words, the best ones."""
+    wanted = stems(asked, language=language)
+    spans = [Span(start=at, end=min(len(text), at + 1500)) for at in range(0, len(text), 1200)]
+    scored = [(len(wanted & stems(text[s.start : s.end], language=language)), s) for s in spans]
+    return [span for shared, span in sorted(scored, key=lambda pair: (-pair[0], pair[1].start))[:WINDOWS] if shared]
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
