@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from citehound import config
 from citehound.access import OWNER, Principal
 from citehound.assistant import Assistant
 from citehound.chunking import chunk
-from citehound.config import Config
 from citehound.corpus import Corpus
 from citehound.documents import Document, Section
 from citehound.embedding import open_embedder
@@ -67,12 +66,14 @@ groups = ["b"]
 """
 PLACES = ("mixed/a", "mixed/b", "mixed/both", "mixed", "open", "open/b", "secret")
 SEEN_BY_A = ("mixed/a", "mixed/both", "mixed", "open")
-WORDS = (
+WORDS: list[str] = (
     "encryption supplier incident annual review clause termination notice audit retention backup laptop travel "
     "approval vendor Alpha Beta Gamma Delta Northwind Fabrikam Annex Schedule report breach hours thirty days "
     "24 72 shall must not policy contract register owner committee Frist Aufbewahrungsfrist Aufbewahrung and of the"
 ).split()
-COPIED = "Incidents must be reported to the bank within 24 hours of discovery by the supplier in writing and by phone call"
+COPIED = (
+    "Incidents must be reported to the bank within 24 hours of discovery by the supplier in writing and by phone call"
+)
 STATES = ("", "", "", "current", "superseded", "draft", "withdrawn")
 
 
@@ -132,7 +133,7 @@ def made(chance: random.Random, size: int) -> World:
         for _ in range(chance.randint(1, 4)):
             words = chance.choices(WORDS, k=chance.randint(6, 40))
             if names and chance.random() < 0.4:
-                words.insert(chance.randrange(len(words)), documents[chance.choice(names)][0].title())
+                words.insert(chance.randrange(len(words)), str(documents[chance.choice(names)][0].title()))
             paragraphs.append(COPIED if chance.random() < 0.2 else " ".join(words) + ".")
         if names and chance.random() < 0.15:
             paragraphs = list(documents[chance.choice(names)][1])
@@ -216,7 +217,8 @@ def everything(corpus: Corpus, principal: Principal, queries: Sequence[str], nam
         seen[f"list {source}"] = said(lambda: corpus.list_documents(source, principal=principal))  # noqa: B023
         if source is not None:
             for key in ("supplier", "tags", "suplier"):
-                seen[f"values {source} {key}"] = said(lambda: corpus.filter_values(source, key, principal=principal))  # noqa: B023
+                values = partial(corpus.filter_values, source, key, principal=principal)
+                seen[f"values {source} {key}"] = said(values)
     for name in names:
         seen[f"read {name}"] = said(lambda: corpus.read(name, principal=principal))  # noqa: B023
         seen[f"read {name} part"] = said(lambda: corpus.read(name, section="Part 9", principal=principal))  # noqa: B023

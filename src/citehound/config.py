@@ -979,7 +979,7 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
         case "tables" if isinstance(value, list):
             return cast("list[Any]", value)
         case _:
-            hint = "; write [[sources]], with two brackets" if kind == "tables" else ""
+            hint = f"; write [[{name.rpartition(' ')[2]}]], with two brackets" if kind == "tables" else ""
             raise ConfigError(f"{name} must be {_WORDS[kind]}, not {_short(cast('object', value))}{hint}")
 
 

@@ -310,6 +310,7 @@ class Corpus:
                     embedder=self._embedder(),
                     weights=self._weights(),
                     access=self._rights.now,
+                    open_sources=self._open,
                 )
             return self._index
 
@@ -362,6 +363,7 @@ class Corpus:
             embedder=self._embedder(),
             weights=self._weights(),
             access=self._rights.now,
+            open_sources=self._open,
         )
         settings = self._config.index
         limits = _limits(settings)

@@ -77,6 +77,8 @@ class Catalog:
     """(source or '', key) to how often each value is written."""
     stated: Mapping[str, Named]
     """Documents that say something of versions or dates."""
+    open_sources: frozenset[str] = frozenset()
+    """Which many people can write, so that they say nothing of the documents of others."""
     _values: dict[tuple[str, str], tuple[dict[str, str], list[str]]] = field(
         default_factory=dict[tuple[str, str], tuple[dict[str, str], list[str]]]
     )
@@ -86,8 +88,9 @@ class Catalog:
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def empty(cls, *, today: date, language: str) -> Catalog:
+    def empty(cls, *, today: date, language: str, open_sources: frozenset[str] = frozenset()) -> Catalog:
         return cls(
+            open_sources=open_sources,
             heads={},
             by_row={},
             passages=0,
@@ -157,8 +160,9 @@ class Catalog:
         names = self.names.after(
             gone=[(h.id, f"{h.source}/{h.path}") for h in left], added=[(h.id, f"{h.source}/{h.path}") for h in news]
         )
-        known = currencies(stated.values(), today=today, names=names)
+        known = currencies(stated.values(), today=today, names=names, open_sources=self.open_sources)
         return Catalog(
+            open_sources=self.open_sources,
             heads=_merged(heads, news),
             by_row=by_row,
             passages=passages,

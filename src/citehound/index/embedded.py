@@ -129,12 +129,13 @@ class EmbeddedIndex:
         weights: Weights | None = None,
         today: Callable[[], date] = date.today,
         access: Callable[[], Access] = lambda: UNCONFIGURED,
+        open_sources: frozenset[str] = frozenset(),
     ) -> None:
         """Opens the index in `folder`; with `write`, creates it and holds the write lock until `close`.
 
         Raises IndexUnusable: IndexLocked after waiting `lock_seconds` for another writer, IndexCorrupt when a checksum
         does not hold, IndexTooNew when a newer version wrote it. `access` says who may see what; it is asked at each
-        search and read, so what it says holds from the next one on.
+        search and read, so what it says holds from the next one on. Many people can write `open_sources`.
         """
         self.folder = folder
         self._warnings: tuple[str, ...] = ()
@@ -150,6 +151,7 @@ class EmbeddedIndex:
         self._mutex = threading.RLock()
         self._snapshot: Snapshot | None = None
         self._access = access
+        self._open_sources = open_sources
         self._terms: Terms | None = None
         self._seen: OrderedDict[frozenset[Audience], _Seen] = OrderedDict()
         self._sorted: _Sorted | None = None
@@ -673,8 +675,7 @@ class EmbeddedIndex:
         """What is left for somebody: the documents, and with them all that follows from documents."""
         whole = found.whole
         mine = {row: head for row, head in whole.catalog.by_row.items() if found.by_row[row] in visible}
-        empty = Catalog.empty(today=whole.catalog.today, language=self._language_of(None))
-        catalog = (before or empty).after(
+        catalog = (before or self._nothing(whole.catalog.today)).after(
             added=[head for row, head in mine.items() if before is None or row not in before.by_row],
             gone=[row for row in before.by_row if row not in mine] if before is not None else [],
             today=whole.catalog.today,
@@ -717,14 +718,13 @@ class EmbeddedIndex:
             self._drop()
             self._open_for_reading()
 
+    def _nothing(self, today: date) -> Catalog:
+        return Catalog.empty(today=today, language=self._language_of(None), open_sources=self._open_sources)
+
     def _read_catalog(self, db: sqlite3.Connection) -> Catalog:
         """The catalog of the last snapshot with what has changed since, or all of it: a changed document has a new
         row."""
-        before = (
-            self._snapshot.catalog
-            if self._snapshot is not None
-            else Catalog.empty(today=self._today(), language=self._language_of(None))
-        )
+        before = self._snapshot.catalog if self._snapshot is not None else self._nothing(self._today())
         there = {row for (row,) in db.execute("SELECT row FROM documents")}
         news = sorted(there.difference(before.by_row))
         few = len(news) <= _FEW

@@ -228,10 +228,13 @@ def _stem(path: str) -> str:
     return f"{head}/{last[:dot]}" if head else last[:dot]
 
 
-def currencies(documents: Iterable[Named], *, today: date, names: Names | None = None) -> Mapping[str, Currency]:
+def currencies(
+    documents: Iterable[Named], *, today: date, names: Names | None = None, open_sources: frozenset[str] = frozenset()
+) -> Mapping[str, Currency]:
     """What holds for each document today. Documents that are plainly current and unlabelled are left out.
 
-    `documents` may lack those that have none of the metadata `SAID`, where `names` knows them."""
+    `documents` may lack those that have none of the metadata `SAID`, where `names` knows them. What many people can
+    write (`open_sources`) says nothing of the documents of other sources."""
     known = {d.id: d for d in documents}
     names = names if names is not None else Names((d.id, d.path) for d in known.values())
     states = {d.id: state_of(d.metadata) for d in known.values()}
@@ -241,7 +244,7 @@ def currencies(documents: Iterable[Named], *, today: date, names: Names | None =
     amenders: dict[str, set[str]] = defaultdict(set)
     for d in known.values():
         for old in _named(d.metadata.get("supersedes", ""), names, near=d.id):
-            if old != d.id:
+            if old != d.id and _has_a_say(d.id, old, open_sources):
                 successors[old].add(d.id)
         by = d.metadata.get("superseded_by", "").strip()
         if by and not _in_future(d.metadata.get("superseded_on", ""), today):
@@ -250,7 +253,7 @@ def currencies(documents: Iterable[Named], *, today: date, names: Names | None =
             if not new and fold(by) not in ("none", "null", "false", "-", "n/a"):
                 outside[d.id] = by
         for text in _named(d.metadata.get("amends", ""), names, near=d.id):
-            if text != d.id:
+            if text != d.id and _has_a_say(d.id, text, open_sources):
                 amenders[text].add(d.id)
     valid = {
         old: tuple(
@@ -295,6 +298,11 @@ def currencies(documents: Iterable[Named], *, today: date, names: Names | None =
                 current=document not in hidden, labels=tuple(labels), superseded_by=by, amended_by=amended
             )
     return result
+
+
+def _has_a_say(document: str, other: str, open_sources: frozenset[str]) -> bool:
+    source = document.partition("/")[0]
+    return source not in open_sources or other.startswith(f"{source}/")
 
 
 def _in_future(text: str, today: date) -> bool:
