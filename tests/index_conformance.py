@@ -5,16 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from datetime import date
+from typing import Protocol
 
 import pytest
 
-from citehound.access import OWNER
+from citehound.access import OWNER, Access, Principal, Rule
 from citehound.documents import Chunk, Document, Section
 from citehound.errors import UnknownDocument
 from citehound.index import FileState, Index, IndexEntry
 
 TODAY = date(2025, 6, 1)
-MakeIndex = Callable[[], Index]
+A = Principal(name="ann", groups=frozenset({"a"}))
+B = Principal(name="ben", groups=frozenset({"b"}))
+EVE = Principal(name="eve")
+RIGHTS = Access(
+    sources={"a": frozenset({"a"}), "b": frozenset({"b"}), "p": None},
+    rules=(Rule(paths=("p/both/",), groups=frozenset({"a", "b"})), Rule(paths=("p/own",), groups=frozenset())),
+)
+
+
+class MakeIndex(Protocol):
+    def __call__(self, access: Callable[[], Access] = ...) -> Index:
+        """An empty index that can be written; without `access` everyone may see everything."""
+        ...
 
 
 def entry(
@@ -435,3 +448,102 @@ class IndexConformance:
 
     def test_it_keeps_the_protocol(self, make_index: MakeIndex) -> None:
         assert isinstance(make_index(), Index)
+
+    # -- who asks
+
+    def test_everybody_finds_what_they_may_see_and_nothing_else(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(lambda: RIGHTS), *MIXED)
+        seen = {who.name: sorted(index.ids(principal=who)) for who in (OWNER, A, B, EVE)}
+        assert seen == {
+            "owner": ["a/x", "b/y", "b/y2", "p/both/t", "p/own", "p/z"],
+            "ann": ["a/x", "p/both/t", "p/z"],
+            "ben": ["b/y", "b/y2", "p/both/t", "p/z"],
+            "eve": ["p/z"],
+        }
+        for who in (OWNER, A, B, EVE):
+            hits = index.search("encryption", principal=who, k=10, only_current=False).hits
+            assert sorted(hit.document for hit in hits) == seen[who.name]
+            assert sorted(index.paths(principal=who)) == seen[who.name]
+
+    def test_what_is_forbidden_is_missing(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(lambda: RIGHTS), *MIXED)
+        for name in ("b/y", "y", "p/own", "own"):
+            with pytest.raises(UnknownDocument) as forbidden:
+                index.resolve(name, principal=A)
+            with pytest.raises(UnknownDocument) as missing:
+                filled(make_index(lambda: RIGHTS), *OF_A).resolve(name, principal=A)
+            assert str(forbidden.value) == str(missing.value)
+        assert index.document("b/y", principal=A) is None and index.info("b/y", principal=A) is None
+        assert list(index.chunks("b/y", principal=A)) == []
+        assert index.search("encryption", principal=A, documents=["b/y"]).hits == ()
+
+    def test_an_index_without_the_others_documents_says_the_same(self, make_index: MakeIndex) -> None:
+        both, alone = filled(make_index(lambda: RIGHTS), *MIXED), filled(make_index(lambda: RIGHTS), *OF_A)
+        for index in (both, alone):
+            index.embed(["warm"])
+        for query in ("encryption keys", "vault", "notify supplier", "secretword"):
+            for current in (True, False):
+                one, other = (i.search(query, principal=A, k=10, only_current=current) for i in (both, alone))
+                assert one == other
+            assert both.explain(query, principal=A) == alone.explain(query, principal=A)
+        assert both.list_documents(principal=A) == alone.list_documents(principal=A)
+        for key in ("supplier", "suplier"):
+            assert list(both.values("p", key, principal=A)) == list(alone.values("p", key, principal=A))
+        one, other = (i.search("x", principal=A, source="p", filters={"supplier": "Alfa"}) for i in (both, alone))
+        assert one == other
+        one, other = both.lexicon(principal=A), alone.lexicon(principal=A)
+        assert (one.passages, one.frequency("keys")) == (other.passages, other.frequency("keys"))
+        assert list(one.titles()) == list(other.titles())
+
+    def test_a_forbidden_successor_or_copy_changes_nothing(self, make_index: MakeIndex) -> None:
+        long = "The supplier notifies the bank of every incident in writing and within one day after it was found by anyone."
+        index = filled(
+            make_index(lambda: RIGHTS),
+            entry("b/copy", long, title="Rule"),
+            entry("p/rule", long, title="Rule"),
+            entry("b/next", "Other words.", metadata={"supersedes": "p/rule"}),
+            entry("b/mends", "Other words.", metadata={"amends": "p/rule"}),
+        )
+        result = index.search("incident", principal=A)
+        assert [(hit.document, hit.current, hit.labels) for hit in result.hits] == [("p/rule", True, ())]
+        assert result.hidden_superseded == 0
+        info = index.info("p/rule", principal=B)
+        assert info is not None and info.superseded_by == ("b/next",) and info.amended_by == ("b/mends",)
+
+    def test_changed_rights_hold_at_the_next_question(self, make_index: MakeIndex) -> None:
+        rights = [RIGHTS]
+        index = filled(make_index(lambda: rights[0]), *MIXED)
+        assert found_by(index, A) == ["a/x", "p/both/t", "p/z"]
+        rights[0] = Access(sources={"a": frozenset({"b"}), "b": frozenset({"a"}), "p": frozenset({"b"})})
+        assert found_by(index, A) == ["b/y", "b/y2"]
+        assert found_by(index, OWNER) == ["a/x", "b/y", "b/y2", "p/both/t", "p/own", "p/z"]
+        rights[0] = Access(closed=True)
+        assert found_by(index, A) == []
+        rights[0] = RIGHTS
+        assert found_by(index, A) == ["a/x", "p/both/t", "p/z"]
+
+    def test_documents_added_and_removed_later_have_their_rights(self, make_index: MakeIndex) -> None:
+        index = filled(make_index(lambda: RIGHTS), *MIXED)
+        filled(index, entry("b/new", "Encryption."), entry("a/new", "Encryption."), entry("p/z", "Catering."))
+        index.remove(["b/y", "p/both/t"])
+        index.commit()
+        assert found_by(index, A) == ["a/new", "a/x"]
+        assert found_by(index, B) == ["b/new", "b/y2"]
+
+
+MIXED = (
+    entry("a/x", "Encryption of keys.", "Keys are kept in a vault.", metadata={"supplier": "Alpha"}),
+    entry("b/y", "Encryption secretword vault keys keys.", title="Vault", metadata={"supplier": "Alfa"}),
+    entry("p/both/t", "Encryption for both.", metadata={"supplier": "Beta"}),
+    entry("p/own", "Encryption of the owner alone.", metadata={"supplier": "Alfa AG"}),
+    entry("p/z", "Encryption is known to everyone, and suppliers notify.", metadata={"supplier": "Alpha"}),
+    entry("b/y2", "Encryption again.", metadata={"status": "superseded"}),
+)
+"""Documents of several groups."""
+OF_A = tuple(one for one in MIXED if one.document.id in ("a/x", "p/both/t", "p/z"))
+
+
+def found_by(index: Index, principal: Principal) -> list[str]:
+    return sorted(
+        hit.document for hit in index.search("encryption", principal=principal, k=10, only_current=False).hits
+    )

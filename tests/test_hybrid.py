@@ -12,7 +12,7 @@ import pytest
 
 import test_embedding
 from citehound import config
-from citehound.access import OWNER
+from citehound.access import OWNER, UNCONFIGURED, Access
 from citehound.corpus import Corpus
 from citehound.embedding import Kind, Vectors, static
 from citehound.errors import ConfigError, IndexUnusable
@@ -22,7 +22,7 @@ from citehound.index.embedded import EmbeddedIndex
 from citehound.index.fusion import Weights, fuse
 from citehound.index.inside import Contents, rank
 from citehound.rerank import open_reranker, order
-from index_conformance import TODAY, IndexConformance, entry
+from index_conformance import TODAY, IndexConformance, MakeIndex, entry
 from small import write_corpus
 
 
@@ -30,12 +30,12 @@ class TestEmbeddedIndexWithVectors(IndexConformance):
     """All that holds for words holds beside vectors too."""
 
     @pytest.fixture
-    def make_index(self, tmp_path: Path) -> Iterator[Callable[[], Index]]:
+    def make_index(self, tmp_path: Path) -> Iterator[MakeIndex]:
         made: list[EmbeddedIndex] = []
 
-        def make() -> Index:
+        def make(access: Callable[[], Access] = lambda: UNCONFIGURED) -> Index:
             folder = tmp_path / f"index{len(made)}"
-            made.append(EmbeddedIndex(folder, write=True, embedder=static(), today=lambda: TODAY))
+            made.append(EmbeddedIndex(folder, write=True, embedder=static(), today=lambda: TODAY, access=access))
             return made[-1]
 
         yield make

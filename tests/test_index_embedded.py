@@ -15,20 +15,21 @@ from pathlib import Path
 
 import pytest
 
-from citehound.access import OWNER
+from citehound.access import OWNER, UNCONFIGURED, Access
 from citehound.errors import IndexCorrupt, IndexLocked, IndexTooNew, IndexUnusable
 from citehound.index import FileState, Index
 from citehound.index.embedded import EmbeddedIndex
-from index_conformance import TODAY, IndexConformance, entry, filled, found
+from index_conformance import TODAY, IndexConformance, MakeIndex, entry, filled, found
 
 
 class TestEmbeddedIndex(IndexConformance):
     @pytest.fixture
-    def make_index(self, tmp_path: Path) -> Iterator[Callable[[], Index]]:
+    def make_index(self, tmp_path: Path) -> Iterator[MakeIndex]:
         made: list[EmbeddedIndex] = []
 
-        def make() -> Index:
-            made.append(EmbeddedIndex(tmp_path / f"index{len(made)}", write=True, today=lambda: TODAY))
+        def make(access: Callable[[], Access] = lambda: UNCONFIGURED) -> Index:
+            folder = tmp_path / f"index{len(made)}"
+            made.append(EmbeddedIndex(folder, write=True, today=lambda: TODAY, access=access))
             return made[-1]
 
         yield make

@@ -1,4 +1,4 @@
-"""What somebody may not see changes nothing for them: an index with it and one without it answer alike, byte for byte."""
+"""What somebody may not see changes nothing for them: an index with it and one without it answer alike to the byte."""
 
 from __future__ import annotations
 
@@ -66,11 +66,52 @@ groups = ["b"]
 """
 PLACES = ("mixed/a", "mixed/b", "mixed/both", "mixed", "open", "open/b", "secret")
 SEEN_BY_A = ("mixed/a", "mixed/both", "mixed", "open")
-WORDS: list[str] = (
-    "encryption supplier incident annual review clause termination notice audit retention backup laptop travel "
-    "approval vendor Alpha Beta Gamma Delta Northwind Fabrikam Annex Schedule report breach hours thirty days "
-    "24 72 shall must not policy contract register owner committee Frist Aufbewahrungsfrist Aufbewahrung and of the"
-).split()
+WORDS: list[str] = [
+    "encryption",
+    "supplier",
+    "incident",
+    "annual",
+    "review",
+    "clause",
+    "termination",
+    "notice",
+    "audit",
+    "retention",
+    "backup",
+    "laptop",
+    "travel",
+    "approval",
+    "vendor",
+    "Alpha",
+    "Beta",
+    "Gamma",
+    "Delta",
+    "Northwind",
+    "Fabrikam",
+    "Annex",
+    "Schedule",
+    "report",
+    "breach",
+    "hours",
+    "thirty",
+    "days",
+    "24",
+    "72",
+    "shall",
+    "must",
+    "not",
+    "policy",
+    "contract",
+    "register",
+    "owner",
+    "committee",
+    "Frist",
+    "Aufbewahrungsfrist",
+    "Aufbewahrung",
+    "and",
+    "of",
+    "the",
+]
 COPIED = (
     "Incidents must be reported to the bank within 24 hours of discovery by the supplier in writing and by phone call"
 )
