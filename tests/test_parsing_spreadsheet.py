@@ -310,3 +310,18 @@ def replaced(data: bytes, name: str, text: str) -> bytes:
         for part in old.namelist():
             new.writestr(part, text if part == name else old.read(part))
     return out.getvalue()
+
+
+def test_a_header_of_two_rows_with_merged_cells_is_one_header() -> None:
+    rows = row(1, "Supplier", "Fees", "", "", "") + row(2, "", "2022", "2023", "2024", "2025")
+    rows += row(3, "Alpha", "1", "2", "3", "7431") + row(4, "Beta", "4", "5", "6", "7")
+    merged = '<mergeCells><mergeCell ref="B1:E1"/><mergeCell ref="A1:A2"/></mergeCells>'
+    found = parse_spreadsheet(xlsx({"A": rows}, merges=merged))
+    head = "Supplier | Fees 2022 | Fees 2023 | Fees 2024 | Fees 2025"
+    assert [b.text for b in found.blocks[1:]] == [f"{head}\nAlpha | 1 | 2 | 3 | 7431", f"{head}\nBeta | 4 | 5 | 6 | 7"]
+
+
+def test_a_row_below_a_header_with_equal_names_is_no_header() -> None:
+    assert [b.text for b in parse_csv("fee,fee\n1,7431\n2,3\n").blocks] == ["fee | fee", "1 | 7431", "2 | 3"]
+    found = parse_csv("name,fee,fee\nAlpha,1,7431\nBeta,2,3\n")
+    assert [b.text for b in found.blocks] == ["name | fee | fee\nAlpha | 1 | 7431", "name | fee | fee\nBeta | 2 | 3"]

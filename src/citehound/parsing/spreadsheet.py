@@ -171,6 +171,7 @@ def _rows_to_blocks(rows: Sequence[Sequence[str]]) -> list[Block]:
     blocks: list[Block] = []
     header: list[str] = []
     fresh = True  # a table may begin here
+    second = -1  # the row that goes on with the header
     for index, raw in enumerate(rows):
         row = [cell(value) for value in raw]
         filled = [at for at, value in enumerate(row) if value]
@@ -180,8 +181,12 @@ def _rows_to_blocks(rows: Sequence[Sequence[str]]) -> list[Block]:
         if len(filled) == 1 and not (header and not fresh and len(header) > 1 and filled[0] < len(header)):
             blocks.append(Block(text=_long(raw[filled[0]]), kind="item"))
             continue
+        if index == second:
+            header = _joined(header, row)
+            continue
         if fresh and _is_header(row, rows[index + 1 :], known=header):
             header = row
+            second = index + 1 if _goes_on(row, rows[index + 1 : index + 3]) else -1
             if not any(any(cell(v) for v in r) for r in rows[index + 1 :]):
                 blocks.append(Block(text=" | ".join(row).rstrip(" |"), kind="table"))
             fresh = False
@@ -189,6 +194,28 @@ def _rows_to_blocks(rows: Sequence[Sequence[str]]) -> list[Block]:
         fresh = False
         blocks.append(_row(row, raw, header))
     return [block for block in blocks if block.text.strip(" |")]
+
+
+def _goes_on(header: list[str], below: Sequence[Sequence[str]]) -> bool:
+    """True when the next row names the columns that a merged cell of the header spans."""
+    if len(below) < 2 or not any(below[1]):
+        return False
+    row = [cell(value) for value in below[0]]
+    row += [""] * (len(header) - len(row))
+    spanned = [at for at in range(1, len(header)) if header[at] and header[at] == header[at - 1]]
+    groups = sorted({*spanned, *(at - 1 for at in spanned)})
+    return (
+        bool(groups)
+        and all(re.search(r"[^\W\d_]|^(?:19|20)\d\d$", row[at]) for at in groups)
+        and all(row[at] != row[at - 1] for at in spanned)
+        and all(not row[at] or row[at] == header[at] for at in range(len(header)) if at not in groups)
+    )
+
+
+def _joined(header: list[str], row: list[str]) -> list[str]:
+    """Both rows of a header as one."""
+    below = row + [""] * (len(header) - len(row))
+    return [top if not value or value == top else f"{top} {value}" for top, value in zip(header, below, strict=False)]
 
 
 def _row(row: list[str], raw: Sequence[str], header: list[str]) -> Block:
@@ -213,7 +240,8 @@ def _long(text: str) -> str:
 
 def _is_header(row: list[str], below: Sequence[Sequence[str]], *, known: list[str]) -> bool:
     filled = [value for value in row if value]
-    if len(filled) < 2 or len(set(filled)) < 0.6 * len(filled):
+    names = [value for value, before in zip(filled, ["", *filled], strict=False) if value != before]  # merged cells
+    if len(names) < 2 or len(set(names)) < 0.6 * len(names):
         return False
     if any(re.fullmatch(r"[-+€$£]?\s*[\d.,:/%\s-]*\d[\d.,:/%\s-]*[%€]?", value) for value in filled):
         years = all(re.fullmatch(r"(?:19|20)\d\d", v) or re.search(r"[^\W\d_]", v) for v in filled)
