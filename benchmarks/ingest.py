@@ -10,6 +10,7 @@ share of the evidence patterns of the cases that stand in the text, and the shar
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import importlib.util
 import json
@@ -18,9 +19,11 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,51 +38,63 @@ SUFFIXES = (
 def main() -> None:
     """Runs every reader that is installed and prints one line for each."""
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    options.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "corpora")
+    options.add_argument(
+        "--data", type=Path, action="append", default=[], help="folders; default: corpora and awkward files"
+    )
+    options.add_argument("--reader", choices=READERS, action="append", default=[], help="only this one; repeatable")
     options.add_argument("--cases", type=Path, action="append", default=[], help="files of evidence patterns")
     options.add_argument("--suffix", action="append", default=[], help="only files of this kind, as .pdf; repeatable")
     options.add_argument("--json", action="store_true")
     options.add_argument("--worker", choices=READERS, help=argparse.SUPPRESS)
     chosen = options.parse_args()
-    data: Path = chosen.data
-    cases: list[Path] = chosen.cases or sorted(data.rglob("cases.evidence.jsonl"))
+    shared = ROOT.parent / "shared" / "data"
+    data: list[Path] = chosen.data or [shared / "corpora", shared / "awkward"]
+    cases: list[Path] = chosen.cases or [
+        path for folder in data for path in sorted(folder.rglob("cases.evidence.jsonl"))
+    ]
     if chosen.worker:
         print(json.dumps(_measure(chosen.worker, data, cases, tuple(chosen.suffix) or SUFFIXES)))
         return
     results: list[dict[str, Any]] = []
-    for reader in READERS:
-        if importlib.util.find_spec(reader) is None:
-            print(f"{reader}: not installed, left out", file=sys.stderr)
-            continue
-        command = [sys.executable, __file__, "--worker", reader, "--data", str(data)]
-        for case in cases:
-            command += ["--cases", str(case)]
-        for suffix in chosen.suffix:
-            command += ["--suffix", suffix]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode or not lines:
-            print(f"{reader}: failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
-            continue
-        results.append(json.loads(lines[-1]))
+    with tempfile.TemporaryDirectory(prefix="citehound-ingest-") as scratch:
+        _generate(data, Path(scratch))
+        for reader in chosen.reader or READERS:
+            if importlib.util.find_spec(reader) is None:
+                print(f"{reader}: not installed, left out", file=sys.stderr)
+                continue
+            command = [sys.executable, __file__, "--worker", reader]
+            for folder in (*data, Path(scratch)):
+                command += ["--data", str(folder)]
+            for case in cases:
+                command += ["--cases", str(case)]
+            for suffix in chosen.suffix:
+                command += ["--suffix", suffix]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+            if done.returncode or not lines:
+                print(f"{reader}: failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
+                continue
+            results.append(json.loads(lines[-1]))
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
     print(f"{'reader':<12}{'files':>6}{'failed':>7}{'pages':>7}{'files/s':>9}{'pages/s':>9}{'CPU s':>8}{'MB peak':>9}"
-          f"{'evidence':>10}{'words':>8}")  # fmt: skip
+          f"{'evidence':>10}{'words':>8}{'characters':>12}")  # fmt: skip
     for r in results:
-        words = "-" if r["words"] is None else f"{r['words']:.1%}"
+        words, characters = ("-" if r[key] is None else f"{r[key]:.1%}" for key in ("words", "characters"))
         print(
             f"{r['reader']:<12}{r['files']:>6}{r['failed']:>7}{r['pages']:>7}{r['files_per_second']:>9.1f}"
-            f"{r['pages_per_second']:>9.1f}{r['cpu_seconds']:>8.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}"
+            f"{r['pages_per_second']:>9.1f}{r['cpu_seconds']:>8.1f}{r['peak_mb']:>9.0f}{r['evidence_found']:>5}/{r['evidence']:<4}{words:>8}{characters:>12}"
         )
-    print(f"\n{'format':<8}{'reader':<12}{'files':>6}{'files/s':>9}{'evidence':>10}{'words':>8}{'characters':>12}")
+    print(
+        f"\n{'format':<8}{'reader':<12}{'files':>6}{'failed':>7}{'files/s':>9}{'evidence':>10}{'words':>8}{'characters':>12}"
+    )
     for suffix in sorted({suffix for r in results for suffix in r["formats"]}):
         for r in results:
             if (f := r["formats"].get(suffix)) is not None:
                 shares = ["-" if f[key] is None else f"{f[key]:.1%}" for key in ("words", "characters")]
                 print(
-                    f"{suffix:<8}{r['reader']:<12}{f['files']:>6}{f['files_per_second']:>9.1f}"
+                    f"{suffix:<8}{r['reader']:<12}{f['files']:>6}{f['failed']:>7}{f['files_per_second']:>9.1f}"
                     f"{f['evidence_found']:>5}/{f['evidence']:<4}{shares[0]:>8}{shares[1]:>12}"
                 )
     for r in results:
@@ -87,8 +102,36 @@ def main() -> None:
             print(f"{r['reader']}: {note}", file=sys.stderr)
 
 
-def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ...]) -> dict[str, Any]:
-    files = sorted(p for p in data.rglob("*") if p.suffix.lower() in suffixes)
+def _generate(data: list[Path], folder: Path) -> None:
+    """Files of the kinds that corpora lack, made of the first Markdown files; what must be found stands beside each."""
+    sources = [path for root in data for path in sorted(root.rglob("*.md")) if 2_000 < path.stat().st_size < 60_000][:8]
+    for number, source in enumerate(sources):
+        if shutil.which("pandoc") is None:
+            print("pandoc is not installed: no files are made for formats that the data lacks", file=sys.stderr)
+            return
+        place = folder / f"{number}"
+        plain = _run(["pandoc", "-f", "gfm", "-t", "plain", "--wrap=none", str(source)])
+        for kind in ("docx", "odt", "pptx", "rst", "html"):
+            made = place.with_suffix(f".{kind}")
+            _run(["pandoc", "-f", "gfm", "-s", "--metadata", "title=x", "-t", kind, "-o", str(made), str(source)])
+        mail = EmailMessage()
+        mail["From"], mail["Subject"], mail["Date"] = "a@b.example", source.stem, "Mon, 03 Mar 2025 10:00:00 +0100"
+        mail.set_content(plain)
+        place.with_suffix(".eml").write_bytes(mail.as_bytes())
+        records = [{"number": n, "text": text} for n, text in enumerate(plain.split("\n\n")) if text.strip()]
+        place.with_suffix(".json").write_text(json.dumps(records), "utf-8")
+        place.with_suffix(".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
+        with place.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["number", "text"], *([r["number"], r["text"]] for r in records)])
+        place.with_suffix(".plain").write_text(plain, "utf-8")
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _measure(reader: str, data: list[Path], cases: list[Path], suffixes: tuple[str, ...]) -> dict[str, Any]:
+    files = sorted(p for root in data for p in root.rglob("*") if p.suffix.lower() in suffixes)
     read = _reader(reader)
     texts: dict[Path, str] = {}
     notes: list[str] = []
@@ -152,9 +195,11 @@ def _measure(reader: str, data: Path, cases: list[Path], suffixes: tuple[str, ..
         "evidence": total.total(),
         "evidence_found": found.total(),
         "words": shares(tuple(suffixes))[0],
+        "characters": shares(tuple(suffixes))[1],
         "formats": {
             suffix: {
                 "files": sum(p.suffix.lower() == suffix for p in files),
+                "failed": sum(p.suffix.lower() == suffix and p not in texts for p in files),
                 "files_per_second": sum(p.suffix.lower() == suffix for p in files) / seconds,
                 "evidence": total[suffix],
                 "evidence_found": found[suffix],
@@ -179,13 +224,15 @@ def _page_count(path: Path) -> int:
 def _yardstick(path: Path) -> str | None:
     """What pdftotext or pandoc reads of a file."""
     kind = path.suffix.lower()
+    if (beside := path.with_suffix(".plain")).exists():
+        return beside.read_text("utf-8")
     if kind == ".pdf" and shutil.which("pdftotext"):
         command = ["pdftotext", "-layout", str(path), "-"]
     elif kind in (".docx", ".odt") and shutil.which("pandoc"):
         command = ["pandoc", "--track-changes=accept", "-t", "plain", str(path)]
     else:
         return None
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return _run(command)
 
 
 def _reader(name: str) -> Callable[[Path], str]:
