@@ -18,7 +18,7 @@ from pydantic_ai.usage import RequestUsage
 from citehound.answers import Answer
 from citehound.assistant import MODES, NO_DOCUMENT, Assistant
 from citehound.budget import FREE, Meter, Price
-from citehound.config import AgentConfig, Config, RoutingConfig, VerifyConfig
+from citehound.config import AgentConfig, Config, RoutingConfig, SourceConfig, VerifyConfig
 from citehound.corpus import Corpus
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import UsageError
@@ -266,6 +266,38 @@ def test_a_prefetch_is_in_the_prompt_and_counts_as_read(corpus: Corpus, by: str)
     assert (answer.usage.steps, answer.usage.retrievals, answer.usage.searches) == (1, 1, 2)
     assert WITHIN_24 in str(model.requests[0].messages)
     assert model.requests[0].parameters.function_tools, "it may still search"
+
+
+def test_a_prefetch_also_follows_what_was_found_to_where_it_leads(tmp_path: Path) -> None:
+    """Many documents share the question's words; the one that answers is only named in the best of them."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "walrus.md").write_text(
+        "# Walrus Permit\n\nThe walrus permit fee is set out in the Marine Tariff Schedule.\n", "utf-8"
+    )
+    for number in range(9):
+        (docs / f"w{number}.md").write_text(f"# Note {number}\n\nThe walrus permit fee was discussed.\n", "utf-8")
+    (docs / "tariff.md").write_text("# Marine Tariff Schedule\n\nEach licence costs 40 crowns.\n", "utf-8")
+    config = Config(root=tmp_path, sources=(SourceConfig(name="docs", path=docs),))
+    with Corpus.open(config, write=True) as corpus:
+        corpus.sync()
+        answer, model = ask(
+            corpus,
+            [quoting("docs/tariff", "Each licence costs 40 crowns")],
+            "What is the walrus permit fee?",
+            mode="agent",
+            prefetch=True,
+        )
+        single, _ = ask(
+            corpus,
+            [quoting("docs/tariff", "Each licence costs 40 crowns")] * 2,
+            "What is the walrus permit fee?",
+            mode="single",
+        )
+    assert "40 crowns" in str(model.requests[0].messages)
+    assert [c.tool for c in answer.calls].count("follow_leads") == 1
+    assert answer.status == "complete"
+    assert single.status != "complete", "one search does not find it"
 
 
 def test_without_prefetch_nothing_is_searched_beforehand(corpus: Corpus) -> None:

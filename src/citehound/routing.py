@@ -26,7 +26,7 @@ from .prompts import direct_instructions, question_prompt
 from .quarantine import run_quarantined
 from .research import run_research
 from .security import Prompt
-from .single import Retrieved, retrieve, run_single
+from .single import FOLLOWED, Retrieved, retrieve, run_single
 from .survey import Survey, asks_for_survey, run_survey, survey_of
 from .toolbox import Toolbox
 
@@ -125,8 +125,8 @@ class Task:
         """The sources of these names, or all of them where none is known."""
         return tuple(s for s in self.corpus.sources if s.name in names) or tuple(self.corpus.sources)
 
-    async def retrieve(self, sources: Sequence[SourceConfig] | None = None) -> Retrieved:
-        """The first retrieval: each source once, with the question."""
+    async def retrieve(self, sources: Sequence[SourceConfig] | None = None, *, follow: int = 0) -> Retrieved:
+        """The first retrieval: each source once, with the question; see `single.retrieve` for `follow`."""
         return await retrieve(
             self.question,
             corpus=self.corpus,
@@ -134,6 +134,7 @@ class Task:
             principal=self.principal,
             ledger=self.ledger,
             emit=self.emit,
+            follow=follow,
         )
 
 
@@ -193,13 +194,13 @@ async def agent(task: Task) -> Done:
     prefetched = None
     if task.prefetch:
         signals = await asyncio.to_thread(task.signals)
-        prefetched = await task.retrieve(task.routed(signals.home))
+        prefetched = await task.retrieve(task.routed(signals.home), follow=FOLLOWED)
     outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
     route = "asked for" if prefetched is None else "asked for; a first retrieval is in the prompt"
     if outcome.text is not None and prefetched is None:
         signals = await asyncio.to_thread(task.signals)
         if signals.named:  # never without documents, also where the model insists
-            prefetched = await task.retrieve(task.routed(signals.home))
+            prefetched = await task.retrieve(task.routed(signals.home), follow=FOLLOWED)
             outcome = await run_agent(task.conversation(toolbox), sources=task.corpus.sources, prefetched=prefetched)
             unsearched = f"the model searched nothing, but the question names {', '.join(signals.named[:3])}"
             outcome = replace(outcome, warnings=(*outcome.warnings, f"{unsearched}: a first retrieval was made"))

@@ -24,6 +24,8 @@ from .toolbox import MAX_QUERY, search_source, tool_name
 
 PASSAGES = 6
 """Whole passages in the prompt, of all sources together."""
+FOLLOWED = 2
+"""Passages more where a first retrieval also follows links and names."""
 _RANK = 60
 """The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
@@ -72,10 +74,12 @@ async def retrieve(
     filters: Mapping[str, Mapping[str, str]] | None = None,
     only_current: bool = True,
     known: Sequence[Passage] = (),
+    follow: int = 0,
 ) -> Retrieved:
     """Searches each source once with the question and reads the best passages whole; all of it is in the ledger.
 
-    `filters` go by source. What stands whole in `known`, read before, is passed over.
+    `filters` go by source. What stands whole in `known`, read before, is passed over. Up to `follow` passages more are
+    read to which a link or a name leads (see `Corpus.chase`).
     """
     query = short_query(question)
     before = {(p.document, p.start, p.end) for p in known}
@@ -101,7 +105,6 @@ async def retrieve(
         for source, result in zip(sources, found, strict=True)
         for h in result.hits
     }
-    passages: list[Passage] = []
     fused = [h for h in fuse([result.hits for result in found]) if (h.document, h.start, h.end) not in before]
     several = shared_out(
         fused,
@@ -109,13 +112,15 @@ async def retrieve(
         source=lambda h: owners[h.document, h.start, h.end],
         open_sources={source.name for source in sources if source.trust == "open"},
     )
-    for hit in several:
+    passages: list[Passage] = []
+
+    async def read(hit: SearchHit, source: str) -> None:
         began = time.perf_counter()
         try:
             settled = await asyncio.to_thread(corpus.settled, hit, query, principal=principal)
             passage = await asyncio.to_thread(read_whole, settled, corpus=corpus, principal=principal)
         except CitehoundError:  # it went between search and read
-            continue
+            return
         passages.append(passage)
         ledger.read(passage)
         arguments = {"document": passage.document, "section": passage.section, "start": passage.start}
@@ -125,7 +130,7 @@ async def retrieve(
                 step=0,
                 tool="read_document",
                 arguments=arguments,
-                source=owners[hit.document, hit.start, hit.end],
+                source=source,
                 returned=(Reference(document=passage.document, section=passage.section),),
                 seconds=round(time.perf_counter() - began, 6),
                 agent=agent,
@@ -141,6 +146,14 @@ async def retrieve(
                 agent=agent,
             )
         )
+
+    for hit in several:
+        await read(hit, owners[hit.document, hit.start, hit.end])
+    if follow:
+        held = {*before, *((h.document, h.start, h.end) for h in several)}
+        leads = await _leads(question, sources, corpus, principal, ledger=ledger, emit=emit, agent=agent)
+        for hit in [h for h in leads if (h.document, h.start, h.end) not in held][:follow]:
+            await read(hit, hit.document.partition("/")[0])
     hidden = sum(result.hidden_superseded for result in found)
     notes = (f"{hidden} hits of superseded or draft documents were left out",) if hidden else ()
     return Retrieved(passages=tuple(passages), notes=notes)
@@ -210,6 +223,38 @@ async def _search(
         )
     )
     return result
+
+
+async def _leads(
+    question: str,
+    sources: Sequence[SourceConfig],
+    corpus: Corpus,
+    principal: Principal,
+    *,
+    ledger: Ledger,
+    emit: Emit,
+    agent: str,
+) -> list[SearchHit]:
+    """Where links and names lead to from what the question finds, best first."""
+    arguments = {"question": question}
+    emit(ToolCalled(step=0, tool="follow_leads", arguments=arguments, agent=agent))
+    began = time.perf_counter()
+    names = {source.name for source in sources}
+    found = await asyncio.to_thread(corpus.chase, question, principal=principal, k=2 * PASSAGES)
+    hits = [
+        one.hit for one in found if one.way.kind in ("link", "name") and one.hit.document.partition("/")[0] in names
+    ]
+    ledger.called(
+        Call(
+            step=0,
+            tool="follow_leads",
+            arguments=arguments,
+            returned=tuple(Reference(document=h.document, section=h.section) for h in hits),
+            seconds=round(time.perf_counter() - began, 6),
+            agent=agent,
+        )
+    )
+    return hits
 
 
 def read_whole(hit: SearchHit, *, corpus: Corpus, principal: Principal) -> Passage:
