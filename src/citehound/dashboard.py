@@ -11,7 +11,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any, Literal
 
@@ -290,6 +290,7 @@ def dashboard(
         end = max(at if selection.until is None else selection.until, 0.0 if last is None else last + _INSTANT)
         starts, bucket = _starts(begin, end, zone)
         seconds, dollars = (_spread(_column(db, name)) for name in ("seconds", "dollars"))
+        read = _documents_read(db, selection.source)
         return Dashboard(
             generated=at,
             since=selection.since,
@@ -309,8 +310,8 @@ def dashboard(
             by_model=_groups(db, "model")[:_MOST_MODELS],
             by_source=_groups(db, "source"),
             gap_groups=tuple(_gap_groups(db)[:SHOWN]),
-            documents=tuple(_documents_read(db, selection.source)[:SHOWN]),
-            coverage=None if documents is None else _coverage(db, selection.source, documents),
+            documents=tuple(read[:SHOWN]),
+            coverage=None if documents is None else _coverage(read, selection.source, documents),
             modes=_choices(db, "mode", principal),
             models=_choices(db, "model", principal)[:_MOST_MODELS],
             sources=_known_sources(db, principal),
@@ -351,7 +352,6 @@ def _picked(store: RunStore, selection: Selection, principal: Principal) -> Gene
         topics = None if selection.gap is None else _members(db, selection, principal)
         where, values = _conditions(selection, principal, topics)
         db.execute(f"CREATE TEMP TABLE picked AS SELECT * FROM run_facts AS f WHERE {where}", values)
-        db.execute("CREATE UNIQUE INDEX picked_id ON picked (id)")
         yield db
 
 
@@ -390,7 +390,7 @@ def _members(db: sqlite3.Connection, selection: Selection, principal: Principal)
     """The topics that are put together under the selected one, as the dashboard of the other conditions does."""
     where, values = _conditions(replace(selection, gap=None), principal, None)
     db.execute(f"CREATE TEMP TABLE picked AS SELECT * FROM run_facts AS f WHERE {where}", values)
-    found = next((topics for topics in _topic_groups(db) if selection.gap in topics), (str(selection.gap),))
+    found = next((names for names in _alike(_topics(db)) if selection.gap in names), (str(selection.gap),))
     db.execute("DROP TABLE picked")
     return found
 
@@ -441,21 +441,25 @@ def _spread(ordered: Sequence[float]) -> Spread:
 
 def _groups(db: sqlite3.Connection, by: Literal["mode", "model", "source"]) -> tuple[Group, ...]:
     """Most runs first. A run counts for every source that it used."""
-    table, own = "picked", ""
+    table = "picked"
     if by == "source":
-        table = (
-            "(SELECT p.id, p.status, p.stop_reason, p.input_tokens, p.cached_tokens, p.seconds, p.dollars, s.source, "
-            "s.searches, s.citations, s.failed FROM fact_sources AS s JOIN picked AS p ON p.id = s.fact)"
+        table = "used"
+        db.execute(
+            "CREATE TEMP TABLE used AS SELECT s.source, p.status, p.stop_reason, p.input_tokens, p.cached_tokens, "
+            "p.seconds, p.dollars, s.searches, s.citations, s.failed "
+            "FROM picked AS p CROSS JOIN fact_sources AS s ON s.fact = p.id"
         )
     numbers = db.execute(
-        f"SELECT {by}{own}, count(*), sum(status = 'complete'), sum(searches), sum({_CAPPED}), "
+        f"SELECT {by}, count(*), sum(status = 'complete'), sum(searches), sum({_CAPPED}), "
         "coalesce(sum(citations), 0), coalesce(sum(failed), 0), coalesce(sum(input_tokens), 0), "
         f"coalesce(sum(cached_tokens), 0) FROM {table} GROUP BY 1 ORDER BY 2 DESC, 1"
     ).fetchall()
-    values: dict[str, dict[str, list[float]]] = {"seconds": {}, "dollars": {}}
-    for column, lists in values.items():
-        for name, value in db.execute(f"SELECT {by}, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY 2"):
-            lists.setdefault(name, []).append(value)
+    seconds: dict[str, list[float]] = {row[0]: [] for row in numbers}
+    dollars: dict[str, list[float]] = {row[0]: [] for row in numbers}
+    for name, took, cost in db.execute(f"SELECT {by}, seconds, dollars FROM {table}"):
+        seconds[name].append(took)
+        if cost is not None:
+            dollars[name].append(cost)
     return tuple(
         Group(
             name=row[0],
@@ -467,8 +471,8 @@ def _groups(db: sqlite3.Connection, by: Literal["mode", "model", "source"]) -> t
             failed=row[6],
             input_tokens=row[7],
             cached_tokens=row[8],
-            seconds=_spread(values["seconds"].get(row[0], ())),
-            dollars=_spread(values["dollars"].get(row[0], ())),
+            seconds=_spread(sorted(seconds[row[0]])),
+            dollars=_spread(sorted(dollars[row[0]])),
         )
         for row in numbers
     )
@@ -571,48 +575,65 @@ def _trend(
 # What is missing, and what is read ----------------------------------------------------------------------------------
 
 
+@dataclass(kw_only=True)
+class _Topic:
+    """All that was declared under one topic."""
+
+    what: str = ""
+    at: float = -1.0
+    facts: set[int] = field(default_factory=set[int])
+    unchecked: set[int] = field(default_factory=set[int])
+
+
 def _gap_groups(db: sqlite3.Connection) -> list[GapGroup]:
     """Gaps that say the same, most runs first."""
-    latest = dict(
-        (topic, what)
-        for topic, what, _ in db.execute(
-            "SELECT topic, what, max(created) FROM fact_gaps JOIN picked ON picked.id = fact GROUP BY topic"
-        )
-    )
+    topics = _topics(db)
     groups: list[GapGroup] = []
-    for topics in _topic_groups(db)[: 3 * SHOWN]:
-        marks = ", ".join("?" * len(topics))
-        runs, unchecked = db.execute(
-            "SELECT count(DISTINCT fact), count(DISTINCT CASE WHEN NOT checked THEN fact END) "
-            f"FROM fact_gaps JOIN picked ON picked.id = fact WHERE topic IN ({marks})",
-            topics,
-        ).fetchone()
-        leader = topics[0]
-        others = tuple(dict.fromkeys(latest[topic] for topic in topics[1:] if latest[topic] != latest[leader]))
-        groups.append(GapGroup(topic=leader, what=latest[leader], wordings=others[:4], runs=runs, unchecked=unchecked))
+    for names in _alike(topics):
+        leader, *others = (topics[name] for name in names)
+        wordings = dict.fromkeys(other.what for other in others if other.what != leader.what)
+        groups.append(
+            GapGroup(
+                topic=names[0],
+                what=leader.what,
+                wordings=tuple(wordings)[:4],
+                runs=len(leader.facts.union(*(other.facts for other in others))),
+                unchecked=len(leader.unchecked.union(*(other.unchecked for other in others))),
+            )
+        )
     return sorted(groups, key=lambda g: (-g.runs, g.topic))
 
 
-def _topic_groups(db: sqlite3.Connection) -> list[tuple[str, ...]]:
-    """Topics that are nearly alike, together: the most frequent of them leads. Most runs first."""
+def _topics(db: sqlite3.Connection) -> dict[str, _Topic]:
+    topics: dict[str, _Topic] = {}
     rows = db.execute(
-        "SELECT topic, count(DISTINCT fact) FROM fact_gaps JOIN picked ON picked.id = fact "
-        f"GROUP BY topic ORDER BY 2 DESC, 1 LIMIT {_MOST_TOPICS}"
-    ).fetchall()
-    counts: dict[str, int] = {}
+        "SELECT topic, what, checked, fact, created FROM picked CROSS JOIN fact_gaps ON fact = picked.id ORDER BY fact"
+    )
+    for name, what, checked, fact, created in rows:
+        topic = topics.setdefault(name, _Topic())
+        if created >= topic.at:
+            topic.what, topic.at = what, created
+        topic.facts.add(fact)
+        if not checked:
+            topic.unchecked.add(fact)
+    return topics
+
+
+def _alike(topics: Mapping[str, _Topic]) -> list[tuple[str, ...]]:
+    """The most frequent topics, those that are nearly alike together: the most frequent of them leads."""
+    order = sorted(topics, key=lambda name: (-len(topics[name].facts), name))[:_MOST_TOPICS]
     groups: dict[str, list[str]] = {}
     stems: dict[str, frozenset[str]] = {}
-    for topic, runs in rows:
-        words = frozenset(topic.split())
-        leader = next((name for name, other in stems.items() if nearly_alike(words, other)), None)
+    for name in order:
+        words = frozenset(name.split())
+        within = (n for n, other in stems.items() if (words <= other or other <= words) and nearly_alike(words, other))
+        leader = next(within, None)
         if leader is None:
-            stems[topic] = words
-            groups[topic] = [topic]
-            counts[topic] = runs
+            stems[name] = words
+            groups[name] = [name]
         else:
-            groups[leader].append(topic)
-            counts[leader] += runs
-    return [tuple(groups[name]) for name in sorted(groups, key=lambda name: (-counts[name], name))]
+            groups[leader].append(name)
+    return [tuple(names) for names in groups.values()]
 
 
 def nearly_alike(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -627,7 +648,7 @@ def nearly_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _documents_read(db: sqlite3.Connection, source: str | None) -> list[DocumentRead]:
     rows = db.execute(
-        "SELECT document, count(*), sum(cited) FROM fact_documents JOIN picked ON picked.id = fact "
+        "SELECT document, count(*), sum(cited) FROM picked CROSS JOIN fact_documents ON fact = picked.id "
         "GROUP BY document ORDER BY 2 DESC, 1"
     )
     return [
@@ -637,11 +658,9 @@ def _documents_read(db: sqlite3.Connection, source: str | None) -> list[Document
     ]
 
 
-def _coverage(db: sqlite3.Connection, source: str | None, documents: Mapping[str, str]) -> Coverage:
+def _coverage(found: Sequence[DocumentRead], source: str | None, documents: Mapping[str, str]) -> Coverage:
     known = [name for name in documents if source is None or source_of(name) == source]
-    read = {
-        row[0] for row in db.execute("SELECT DISTINCT document FROM fact_documents JOIN picked ON picked.id = fact")
-    }
+    read = {one.document for one in found}
     never = sorted(name for name in known if name not in read)
     return Coverage(
         documents=len(known),
