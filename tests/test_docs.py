@@ -150,6 +150,8 @@ KINDS = {
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
     "[chat]": config.ChatConfig,
+    "[dashboard]": config.DashboardConfig,
+    "[tracing]": config.TracingConfig,
 }
 TABLES = list(KINDS)
 
