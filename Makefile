@@ -11,7 +11,7 @@ WORKERS ?= 2
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
 	verification quotes sources site egress corpus chunking config packaging deploy scale runs security evals layers)
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-modes test-wheel test-newest docs site lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-browser test-modes test-typescript test-wheel test-newest docs site lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -60,6 +60,12 @@ test-scale-ingest: $(VENV)/.developed  ## the long form: 20,000 files, killed on
 bench-ingest: $(BENCH_VENV)/.installed  ## reading of all formats: speed, memory, fidelity, beside other readers
 	$(BENCH_VENV)/bin/python benchmarks/ingest.py
 
+test-browser: $(VENV)/.developed  ## the long form: the page in Chromium, every theme and width, hostile content, keyboard only
+	$(BIN)/python -m pytest tests/browser
+
+test-typescript: $(VENV)/.developed  ## the example in TypeScript, installed, type-checked and run (needs Node 20 and npm)
+	$(BIN)/python -m pytest -m slow tests/test_examples.py
+
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls; every transcript
 	$(BIN)/python -m pytest -m slow tests/test_routing.py tests/test_transcripts.py
 
@@ -70,7 +76,7 @@ test-newest: $(NEWEST_VENV)/.developed  ## the tests at the other end of the sup
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow" $(WITHOUT_MODELS)
 
 docs: $(VENV)/.developed  ## make the examples in docs/ anew
-	PYTHONPATH=benchmarks $(BIN)/python scripts/docs.py
+	PYTHONPATH=benchmarks:tests $(BIN)/python scripts/docs.py
 
 site: $(VENV)/.developed  ## the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,8 +1,8 @@
-"""Makes what the documentation shows: the report of an evaluation, and a picture of it where Chromium is there.
+"""Makes what the documentation shows: the report of an evaluation, and pictures of it and of the page.
 
-    PYTHONPATH=benchmarks python scripts/docs.py [--data DIR] [--cache DIR]
+    PYTHONPATH=benchmarks:tests python scripts/docs.py [--data DIR] [--cache DIR] [--only evaluation|pictures]
 
-With the corpora's folder all of their cases are asked, else those of the bundled bank.
+With the corpora's folder all of their cases are asked, else those of the bundled bank. Pictures need Chromium.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+
+from pictures import pictures
 
 from citehound.config import Config, load
 from citehound.corpus import Corpus
@@ -67,9 +69,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "corpora")
     parser.add_argument("--cache", type=Path, help="keep the indexes here and use them again")
+    parser.add_argument("--only", choices=("evaluation", "pictures"), help="make one of them only")
     given = parser.parse_args()
+    EXAMPLES.mkdir(exist_ok=True)
+    if given.only != "evaluation":
+        pictures(EXAMPLES)
+    if given.only != "pictures":
+        evaluated(given.data, given.cache)
+    return 0
+
+
+def evaluated(data: Path, cache: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="citehound-docs-") as scratch:
-        done, stores = evaluation(given.data, given.cache or Path(scratch))
+        done, stores = evaluation(data, cache or Path(scratch))
 
         def recorded(run_id: str) -> RunRecord:
             for store in stores[:-1]:
@@ -77,12 +89,10 @@ def main() -> int:
                     return store.get(run_id)
             return stores[-1].get(run_id)
 
-        EXAMPLES.mkdir(exist_ok=True)
         title = f"The offline model on {len(done.cases)} cases"
         (EXAMPLES / "evaluation.html").write_text(page(done, recorded, title=title), encoding="utf-8")
     print("\n".join((*table(done), "", *comparison_lines(done))))
     picture(EXAMPLES / "evaluation.html", EXAMPLES / "evaluation.png")
-    return 0
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def _add(parent: Element, tag: str, text: str, kind: str | None = None) -> Eleme
 def _about(record: RunRecord) -> str:
     answer, usage = record.answer, record.answer.usage
     when = datetime.fromtimestamp(record.summary.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    price = "price unknown" if usage.dollars is None else f"${usage.dollars:.4f}"
+    price = "price unknown" if usage.dollars is None else f"${usage.dollars:.4f}" if usage.dollars else "$0"
     model = "the offline model, which quotes and does not judge" if answer.model == "offline" else answer.model
     return (
         f"Run {answer.run_id}, {when}. Mode {answer.mode} ({answer.route}), {model}. {usage.steps} steps, "

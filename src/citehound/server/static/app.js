@@ -38,7 +38,9 @@ class Turn {
   /** Follows a run from its first event to its answer. */
   async follow({ started = Date.now() / 1000 } = {}) {
     this.started = started;
+    this.running = true;
     this.progress.hidden = false;
+    arrange();
     this.element.setAttribute("aria-busy", "true");
     this.tick();
     const timer = setInterval(() => this.tick(), 500);
@@ -53,8 +55,10 @@ class Turn {
       this.fail(error);
     } finally {
       clearInterval(timer);
+      this.running = false;
       this.progress.hidden = true;
       this.element.removeAttribute("aria-busy");
+      arrange();
       refreshHistory();
     }
   }
@@ -126,7 +130,7 @@ class Turn {
     this.record = answer;
     this.lost.hidden = true;
     this.progress.hidden = true;
-    this.steps.close(answer.usage);
+    this.steps.close(answer);
     if (!this.steps.list.childElementCount) this.steps.element.hidden = true;
     if (!this.steps.element.contains(document.activeElement)) this.steps.element.open = false;
     this.answer.finish(answer);
@@ -229,8 +233,10 @@ function arrange() {
   const some = thread.turns.length > 0;
   document.body.classList.toggle("has-thread", some);
   byId("corpus").hidden = some;
-  const goesOn = some && thread.chat !== null;
-  byId("question").placeholder = goesOn ? "Ask a follow-up question" : some ? "Ask another question" : "Ask a question";
+  const busy = thread.turns.some((turn) => turn.running);
+  const goesOn = some && (thread.chat !== null || busy);
+  byId("send").disabled = busy;
+  byId("question").placeholder = busy ? "Being answered; a follow-up question comes after" : goesOn ? "Ask a follow-up question" : some ? "Ask another question" : "Ask a question";
   byId("question-label").textContent = goesOn ? "Your follow-up question" : "Your question";
   byId("sources-field").disabled = goesOn; // they were chosen when the conversation began
 }
@@ -384,6 +390,7 @@ async function ask(event) {
     const started = await request("/v1/runs", { method: "POST", body: body(question) });
     field.value = "";
     grow();
+    byId("options").open = false;
     if (thread.chat) keepChat(started.run_id, thread.chat);
     const turn = new Turn(started.run_id, question);
     show(turn);
@@ -409,7 +416,7 @@ async function ask(event) {
     const wait = error.after ? new ApiError(`${error.message} (again in ${Math.ceil(error.after)} s)`) : error;
     byId("ask").prepend(problem(wait));
   } finally {
-    byId("send").disabled = false;
+    arrange();
   }
 }
 
@@ -529,7 +536,7 @@ function drawHistory() {
     if (run.chat_id) chats.add(run.chat_id);
     const first = run.chat_id ? (known.filter((r) => r.chat_id === run.chat_id).sort((a, b) => a.turn - b.turn)[0] ?? run) : run;
     const { running } = run;
-    const state = running ? "running" : (STATUS[run.status] ?? run.status);
+    const state = running ? "Running" : (STATUS[run.status] ?? run.status);
     const turns = run.turn > 1 ? count(run.turn, "question") : null;
     lines.push(
       el(

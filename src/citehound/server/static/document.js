@@ -277,7 +277,7 @@ export class DocumentView {
     const page = this.at.page ?? this.sectionPage;
     if (page === null) return "";
     const image = el("img", { alt: `Page ${page} of the original of ${this.title}`, src: `/v1/pages/${idPath(this.info.document)}?page=${page}` });
-    const box = el("details", { class: "original", hidden: true }, el("summary", {}, `Page ${page} of the original`), el("figure", { class: "page-image" }, image));
+    const box = el("details", { class: "original", hidden: true }, el("summary", {}, `Picture of page ${page}, as the original has it`), el("figure", { class: "page-image" }, image));
     image.addEventListener("load", () => (box.hidden = false));
     return box;
   }

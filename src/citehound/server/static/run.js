@@ -49,12 +49,18 @@ export class Steps {
     const { steps, searches, reads } = usage ?? this.counts;
     const parts = [count(steps, "step"), count(searches, "search", "searches"), count(reads, "read")];
     if (usage) parts.push(duration(usage.seconds), money(usage.dollars));
-    this.summary.replaceChildren("How it was found: ", el("span", { class: "figures" }, parts.join(" · ")));
+    this.summary.replaceChildren(usage ? "How it was found: " : "So far: ", el("span", { class: "figures" }, parts.join(" · ")));
   }
 
-  /** No more events come: what still waits never got a result. */
-  close(usage) {
-    for (const call of this.list.querySelectorAll(".waiting")) call.classList.remove("waiting");
+  /** No more events come: what calls without an event of their own gave stands in the answer. */
+  close({ usage, calls }) {
+    for (const step of this.steps.values()) {
+      for (const call of step.pending) {
+        call.node.classList.remove("waiting");
+        const done = calls.find((c) => c.step === step.number && c.agent === step.agent && c.tool === call.tool && c.returned.length);
+        if (done) this.found(call, done.returned, "place");
+      }
+    }
     this.settle(usage?.seconds, usage?.dollars);
     if (usage) this.summarise(usage);
   }
@@ -75,7 +81,7 @@ export class Steps {
       const calls = el("ul", { class: "calls" });
       const name = number ? `Step ${number}` : "Before the first step";
       const head = el("div", { class: "step-head" }, el("span", { class: "step-name" }, name), agent !== "main" && el("span", { class: "tag", dir: "auto" }, agent), time);
-      const step = { time, calls, pending: [], seconds: null, dollars: null };
+      const step = { number, agent, time, calls, pending: [], seconds: null, dollars: null };
       this.steps.set(key, step);
       this.list.append(el("li", { class: "step" }, head, calls));
     }
@@ -146,12 +152,15 @@ export class Steps {
       },
     );
     const found = event.returned.length;
-    if (found) {
-      const hits = el("ul", { class: "hits" }, event.returned.map((hit) => el("li", {}, documentLink(hit, this.context))));
-      call.outcome.replaceWith(el("details", { class: "outcome" }, el("summary", {}, count(found, "hit")), hits));
-    } else call.outcome.replaceChildren(el("span", { class: "none" }, "no hits"));
+    if (found) this.found(call, event.returned, "hit");
+    else call.outcome.replaceChildren(el("span", { class: "none" }, "no hits"));
     if (event.hidden_superseded) call.node.querySelector(".call-body").append(" ", el("span", { class: "dim" }, `${event.hidden_superseded} not current, hidden`));
     return `${event.source}: ${count(found, "hit")}`;
+  }
+
+  found(call, places, word) {
+    const list = el("ul", { class: "hits" }, places.map((hit) => el("li", {}, documentLink(hit, this.context))));
+    call.outcome.replaceWith(el("details", { class: "outcome" }, el("summary", {}, count(places.length, word)), list));
   }
 
   on_read(event) {

@@ -9,7 +9,7 @@ const shown = [];
 const path = (name) => `/v1/sources/${encodeURIComponent(name)}`;
 
 function status(row) {
-  const text = row.metadata.status ?? "";
+  const text = row.status ?? "";
   const labels = row.labels.filter((label) => label !== text);
   const tags = [text, ...labels].filter(Boolean).map((label) => el("span", { class: `tag${row.current && !/^amended/.test(label) ? "" : " tag-warn"}`, dir: "auto" }, label));
   if (!row.current && !tags.length) tags.push(el("span", { class: "tag tag-warn" }, "not current"));
@@ -29,7 +29,7 @@ function line(row) {
       row.warnings?.length > 0 && el("ul", { class: "warnings" }, row.warnings.map((text) => el("li", { dir: "auto" }, icon("warning"), " ", text))),
     ),
     status(row),
-    el("td", { dir: "auto" }, row.metadata.version ?? ""),
+    el("td", { class: "version", dir: "auto" }, row.version ?? ""),
     el("td", { dir: "auto" }, row.metadata.effective ?? row.metadata.date ?? row.metadata.signed ?? ""),
     el("td", { class: "number" }, String(row.sections)),
   );
