@@ -609,14 +609,12 @@ class Conversation:
                 warnings.append(f"the answer does not keep to its form and is taken as it is: {self._form[0]}"[:300])
             direct = None if checked.claims or checked.missing else self.draft.text
             direct = None if direct is None else visible(direct)
-            claims = tuple(map(_shown, checked.claims))
+            claims = checked.claims
             if direct is not None and problem is not None:  # it was sent back, so it is no answer by itself
                 claims, direct = (Claim(text=direct),), None
             return Outcome(
                 claims=claims,
-                missing=tuple(
-                    replace(g, what=visible(g.what), reason=g.reason and visible(g.reason)) for g in checked.missing
-                ),
+                missing=checked.missing,
                 text=direct,
                 stop_reason=reason,
                 warnings=tuple(warnings),
@@ -653,21 +651,6 @@ class Conversation:
         elif isinstance(problem, IncompleteToolCall):
             reason = "truncated"
         return reason, f"stopped early ({reason}): {one_line(problem)}"
-
-
-def _shown(claim: Claim) -> Claim:
-    """The claim without what cannot be seen. Names were judged with it: an id with something invisible is none."""
-    citations = tuple(
-        replace(c, document=visible(c.document), quote=visible(c.quote), reason=c.reason and visible(c.reason))
-        for c in claim.citations
-    )
-    return replace(
-        claim,
-        text=visible(claim.text),
-        citations=citations,
-        terms=tuple(map(visible, claim.terms)),
-        warnings=tuple(map(visible, claim.warnings)),
-    )
 
 
 def compose_partial(

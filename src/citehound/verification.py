@@ -46,6 +46,7 @@ from .quotes import (
     without_spaces,
     words,
 )
+from .security import visible
 from .wording import content_stems, guess_languages, is_common, stems
 
 
@@ -173,7 +174,24 @@ def check(
     good = [n for n in sorted(judged) if not judged[n].problems]
     if feedback and good:
         feedback.append(f"nothing is wrong with claim{'s' if len(good) > 1 else ''} {_numbers(good)}: keep as they are")
-    return Checked(claims=tuple(judged[n].claim for n in sorted(judged)), missing=gaps, feedback=tuple(feedback))
+    claims = tuple(_seen(judged[n].claim) for n in sorted(judged))
+    missing = tuple(replace(g, what=visible(g.what), reason=g.reason and visible(g.reason)) for g in gaps)
+    return Checked(claims=claims, missing=missing, feedback=tuple(feedback))
+
+
+def _seen(claim: Claim) -> Claim:
+    """The claim without what cannot be seen. Names were judged with it: an id with something invisible is none."""
+    citations = tuple(
+        replace(c, document=visible(c.document), quote=visible(c.quote), reason=c.reason and visible(c.reason))
+        for c in claim.citations
+    )
+    return replace(
+        claim,
+        text=visible(claim.text),
+        citations=citations,
+        terms=tuple(map(visible, claim.terms)),
+        warnings=tuple(map(visible, claim.warnings)),
+    )
 
 
 def _numbers(numbers: Sequence[int]) -> str:

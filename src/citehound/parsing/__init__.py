@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from ..documents import RESERVED, Attachment, Document, RawDocument, Stated
 from ..errors import ParseError
+from ..security import visible
 from .blocks import Block, Parsed, count_invisible, fold, join, normalise
 from .encoding import Decoded, decode, looks_binary
 from .extract import Extract, page_offsets
@@ -105,7 +106,7 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
         _promoted(block)
         if block.kind == "paragraph" and is_legal_heading(block.text) and "\n" not in block.text
         else block
-        for block in parsed.blocks
+        for block in _seen(parsed.blocks, warnings, droppable=not isinstance(parsed, Extract))
     ]
     rendered, placed = join(blocks)
     if not rendered.strip():
@@ -114,7 +115,8 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
     stem = PurePosixPath(raw.path).name.split(".", 1)[0] or PurePosixPath(raw.path).name
     if form in _CONTAINERS:
         stem = PurePosixPath(raw.path).stem or stem
-    title = fold(given or heading or parsed.title or stem)
+    stated = {visible(key): visible(value) for key, value in stated.items()}
+    title = fold(visible(given or heading or parsed.title or stem))
     metadata = _merged(raw, stated)
     declared = _language_code(metadata.get("language") or metadata.get("lang") or "")
     detected = detect(rendered)
@@ -138,6 +140,22 @@ def _parse(raw: RawDocument, kind: Kind, form: Format, *, language: str | None) 
     )
 
 
+def _seen(blocks: Sequence[Block], warnings: list[str], *, droppable: bool) -> list[Block]:
+    """Blocks without what entities and escapes have brought in that cannot be seen; `droppable` ones may go."""
+    left_out = 0
+    found: list[Block] = []
+    for block in blocks:
+        text = visible(block.text)
+        if text != block.text:
+            left_out += max(1, len(block.text) - len(text))
+            block = replace(block, text=text)
+        if text.strip() or not droppable:
+            found.append(block)
+    if left_out > 3:
+        warnings.append(f"invisible characters left out ({left_out})")
+    return found
+
+
 def _one_line(text: str) -> str:
     """JSON whose strings have no line ends but escaped ones."""
     for char in "\u2028\u2029\x85":
@@ -147,7 +165,7 @@ def _one_line(text: str) -> str:
 
 def _merged(raw: RawDocument, stated: Mapping[str, str]) -> dict[str, str]:
     """Configuration and manifest first; what the file says of itself fills the gaps."""
-    metadata = dict(raw.metadata)
+    metadata = {key: visible(value) for key, value in raw.metadata.items()}
     for key, value in _renamed(stated, raw.names).items():
         if not metadata.get(key):
             metadata[key] = value
