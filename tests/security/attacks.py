@@ -105,7 +105,7 @@ def benign() -> list[Benign]:
 
 # Planting ----------------------------------------------------------------------------------------------------------
 
-_HIDDEN = re.compile(r"(PDF|DOCX|XLSX|PPTX|HTML|ODT)_HIDDEN\(([^)]*)\):\s*(.*)", re.DOTALL)
+_HIDDEN = re.compile(r"(PDF|DOCX|XLSX|PPTX|HTML|ODT)_HIDDEN\((.*?)\):\s+(.*)", re.DOTALL)
 
 
 def plant(text: str, *, channel: str, host: str, folder: Path, name: str) -> None:

@@ -378,6 +378,23 @@ def obedient(
     )
 
 
+class Obeying(ScriptedModel):
+    """Plays its turns anew for each run that it is asked in, told apart by how much was said; `obey` sets them."""
+
+    def __init__(self) -> None:
+        super().__init__([""], repeat_last=True, usage=(2000, 400))
+        self.turns: Sequence[Turn] = [""]
+
+    def obey(self, attack: Attack, made: World, *, name: str) -> None:
+        self.requests.clear()
+        self.turns = obedient(attack, drafts_of(attack, made, name=name)[0], name=name, host=made.document(name))._turns
+
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> ModelResponse:
+        done = sum(1 for message in messages if message.kind == "response")
+        self._turns = (self.turns[min(done, len(self.turns) - 1)],)
+        return await super().request(messages, model_settings, model_request_parameters)
+
+
 # Replaying ---------------------------------------------------------------------------------------------------------
 
 
@@ -406,14 +423,17 @@ def replay(
     name: str,
     mode: str = "agent",
     at_once: bool = False,
+    question: str | None = None,
     seen: Seen | None = None,
 ) -> Seen:
-    """One run of the obedient model, and all that a person can be shown of it."""
+    """One run of the obedient model, and all that a person can be shown of it; only `mode` agent has tools to call."""
     recorder, state = made.recorder, made.corpus.config.state
     recorder.clear()
     seen = seen or seen_of(made)
     there = {p.name for p in state.rglob("*") if p.is_file()}
     model = obedient(attack, draft, name=name, host=made.document(name), at_once=at_once)
+    if mode != "agent":
+        model = ScriptedModel([lambda request: as_far_as_allowed(draft(request), request)], repeat_last=True)
     events: list[Event] = []
     shown = io.StringIO()
     with redirect_stdout(shown), redirect_stderr(shown):
@@ -425,7 +445,7 @@ def replay(
 
         try:
             with Assistant(made.corpus.config, made.corpus, opened(model), emit) as assistant:
-                answer = assistant.ask_sync(filled(attack.question, name=name), mode=mode)
+                answer = assistant.ask_sync(question or filled(attack.question, name=name), mode=mode)
         except Exception as problem:
             seen.crashed = f"{type(problem).__name__}: {problem}"
             return seen

@@ -260,7 +260,7 @@ HARM: dict[str, tuple[str, Seen]] = {
     "overwrite": ("overwrite:a", Seen(facts_before={"a": FACTS}, facts_after={"a": {**FACTS, "text": "2"}})),
     "close_marker": ("close_marker", Seen(requests=[asked({"open": "m", "close": "m", "text": "and more"})])),
     "calls": ("calls>12", Seen(answers=[answer(usage=Usage(steps=13))])),
-    "searches": ("searches>12", Seen(answers=[answer(usage=Usage(searches=13))])),
+    "searches": ("searches>12", Seen(answers=[answer(*13 * [made("search_a")])])),
     "fetches": ("fetches>1", Seen(answers=[answer()], network=["https://a.example/1", "https://a.example/2"])),
     "parallel": ("parallel>1", Seen(answers=[answer(made("search_a"), made("search_a"))])),
     "depth": ("depth>0", Seen(answers=[answer(made("search_a"))])),
