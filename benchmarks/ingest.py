@@ -1,6 +1,6 @@
 """Measures reading of documents in all formats: speed, memory, fidelity, beside other readers if installed.
 
-    python benchmarks/ingest.py [--data DIR] [--cases FILE]... [--suffix .pdf]... [--json]
+    python benchmarks/ingest.py [--data DIR]... [--cases FILE]... [--suffix .pdf]... [--reader R]... [--json]
 
 Each reader runs in a process of its own over the same files: `make bench-ingest` installs the others. Fidelity is the
 share of the evidence patterns of the cases that stand in the text, and the shares of the words and of the characters of
