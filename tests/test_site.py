@@ -17,6 +17,7 @@ import pytest
 
 from citehound import corpus as corpus_module
 from citehound.access import OWNER
+from citehound.cli import main
 from citehound.config import Config, EmbeddingConfig, IndexConfig, SourceConfig
 from citehound.corpus import Corpus, FileReport, SyncReport
 from citehound.documents import Document, RawDocument
@@ -759,6 +760,27 @@ def test_doctor_asks_the_site(crawler: Crawler) -> None:
     assert "answers 503" in (answers(crawler.source()) or "")
     web.put("/robots.txt", "User-agent: *\nDisallow: /", kind="text/plain")
     assert "robots.txt" in (answers(crawler.source()) or "")
+
+
+def test_the_doctor_command_says_whether_a_site_answers_and_allows_it(
+    crawler: Crawler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = crawler.source()
+    (crawler.root / "citehound.toml").write_text(
+        f'[[sources]]\nname = "{source.name}"\ndescription = "A handbook."\nkind = "site"\ndelay = 0\ntimeout = 5\n'
+        f"start = {list(source.start)!r}\nallow_private_hosts = {list(source.allow_private_hosts)!r}\n",
+        encoding="utf-8",
+    )
+
+    def says() -> str:
+        with pytest.raises(SystemExit):
+            main(["doctor", "--no-calls", "--config", str(crawler.root / "citehound.toml")])
+        return capsys.readouterr().out
+
+    crawler.web.page("/", "Welcome.")
+    assert f"the site of '{source.name}' answers" in says()
+    crawler.web.put("/robots.txt", "User-agent: *\nDisallow: /", kind="text/plain")
+    assert "cannot be crawled" in says()
 
 
 def test_looking_for_changes_does_not_crawl(crawler: Crawler) -> None:
