@@ -448,10 +448,17 @@ def read(document: str, section: str | None, start: int, as_json: bool, config_p
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Most to list.")
 @click.option("--good/--bad", default=None, help="Say what you think of the run with this ID; it is kept with it.")
 @click.option("--reason", metavar="TEXT", help="Why it is good or bad.")
+@click.option("--stats", is_flag=True, help="Show the numbers of all runs together.")
 @json_option
 @config_option
 def runs(
-    run_id: str | None, limit: int, good: bool | None, reason: str | None, as_json: bool, config_path: Path | None
+    run_id: str | None,
+    limit: int,
+    good: bool | None,
+    reason: str | None,
+    stats: bool,
+    as_json: bool,
+    config_path: Path | None,
 ) -> None:
     """List past questions, or show the one with this ID as a tree."""
     from ..access import OWNER
@@ -461,6 +468,14 @@ def runs(
         raise UsageError("--reason goes with --good or --bad")
     if good is not None and run_id is None:
         raise UsageError("--good and --bad need the ID of a run; 'citehound runs' lists them")
+    if stats:
+        if run_id is not None:
+            raise UsageError("--stats is about all runs; leave the ID out")
+        from .numbers import numbers, show
+
+        found_numbers = numbers(load(config_path))
+        output.out_json(found_numbers.to_dict()) if as_json else show(found_numbers)
+        return
     store = RunStore(load(config_path).state / "runs.sqlite")
     if run_id is None:
         found = store.list(limit, principal=OWNER) if store.path.exists() else ()
