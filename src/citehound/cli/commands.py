@@ -473,8 +473,11 @@ def runs(
             raise UsageError("--stats is about all runs; leave the ID out")
         from .numbers import numbers, show
 
-        found_numbers = numbers(load(config_path))
-        output.out_json(found_numbers.to_dict()) if as_json else show(found_numbers)
+        counted = numbers(load(config_path))
+        if as_json:
+            output.out_json(counted.to_dict())
+        else:
+            show(counted)
         return
     store = RunStore(load(config_path).state / "runs.sqlite")
     if run_id is None:
