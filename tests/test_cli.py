@@ -113,12 +113,6 @@ def test_the_version_is_printed() -> None:
 # wrong usage
 
 
-@pytest.mark.parametrize("name", ["serve", "mcp"])
-def test_a_command_of_later_is_refused_and_not_listed(name: str) -> None:
-    refused(run(name, "--port", "1", "x"), 2, f"citehound {name}", "not built yet")
-    assert f"  {name} " not in run("--help").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -18,7 +18,7 @@ from .. import __version__
 from ..errors import CitehoundError, UsageError
 from .backups import backup, restore
 from .chat import chat
-from .commands import COMMANDS, LATER, Gate
+from .commands import COMMANDS, Gate
 from .doctor import doctor
 from .evaluate import evaluate
 from .mcp import mcp
@@ -134,7 +134,7 @@ def cli(config_path: Path | None) -> None:
     """Answers from your documents, with every quote checked and every gap said."""
 
 
-for _command in (*COMMANDS, chat, evaluate, doctor, serve, tokens, backup, restore, *LATER, mcp):
+for _command in (*COMMANDS, chat, evaluate, doctor, serve, tokens, backup, restore, mcp):
     cli.add_command(_command)
 
 main = cli

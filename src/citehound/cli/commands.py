@@ -581,21 +581,6 @@ def _mirror(source: Path, target: Path, copy: Callable[[Path, Path], object]) ->
             copy(source / path, to)
 
 
-# not built yet -----------------------------------------------------------------------------------------------------
-
-
-def _later(name: str) -> click.Command:
-    def refuse() -> None:
-        raise UsageError(f"'citehound {name}' is not built yet; 'citehound --help' lists what there is")
-
-    return click.Command(
-        name,
-        callback=refuse,
-        hidden=True,
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )
-
+# all ----------------------------------------------------------------------------------------------------------------
 
 COMMANDS: tuple[click.Command, ...] = (init, index, ask, search, read, runs, demo)
-LATER: tuple[click.Command, ...] = tuple(_later(n) for n in ("mcp",))
-"""Names that are kept for later: not listed, and refused with a line that says so."""
