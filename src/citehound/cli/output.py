@@ -24,6 +24,7 @@ from ..events import (
     Decided,
     Emit,
     Event,
+    FactRead,
     Hits,
     Progress,
     Read,
@@ -208,6 +209,9 @@ class Steps:
                 self._more(event.verdict)
             case ToolFailed():
                 self._step(event.agent, event.step, f"{event.tool} failed: {event.error}")
+            case FactRead():
+                found = "" if event.found else ": not found"
+                self._more(f'{event.fact} ({event.kind}) "{event.asked}"{found}')
             case Retry():
                 wait = f"; again in {event.wait:.1f} s" if event.wait >= 0.1 else "; again"
                 self._step(event.agent, event.step, f"{event.reason}{wait}")
