@@ -210,8 +210,7 @@ class Steps:
             case ToolFailed():
                 self._step(event.agent, event.step, f"{event.tool} failed: {event.error}")
             case FactRead():
-                found = "" if event.found else ": not found"
-                self._more(f'{event.fact} ({event.kind}) "{event.asked}"{found}')
+                self._more(_fact_line(event))
             case Retry():
                 wait = f"; again in {event.wait:.1f} s" if event.wait >= 0.1 else "; again"
                 self._step(event.agent, event.step, f"{event.reason}{wait}")
@@ -240,6 +239,14 @@ class Steps:
 def _search_line(source: str, query: str, filters: Mapping[str, Any]) -> str:
     narrowed = f" [{', '.join(f'{k}={v}' for k, v in filters.items())}]" if filters else ""
     return f'search {source}{narrowed}: "{query}"'
+
+
+def _fact_line(event: FactRead) -> str:
+    """`f3 in contracts/alpha: 72 hour (Within what time …?)`."""
+    value = event.told.get("value") or {}
+    said = event.told.get("verdict") or " ".join(str(value[k]) for k in ("number", "date", "unit") if k in value)
+    found = (said or "found") if event.found else "not found"
+    return f"{event.fact} in {event.document}: {found} ({event.asked})"
 
 
 def _found(places: Sequence[str], hidden: int) -> str:
