@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -399,7 +400,7 @@ def test_a_page_of_a_pdf_is_shown_while_its_file_is_what_was_indexed(tmp_path: P
     app = create_app(config.load(tmp_path / "citehound.toml", env={}))
     with TestClient(app, base_url="http://127.0.0.1:8765") as client:
         while client.get("/readyz").status_code != 200:
-            pass
+            time.sleep(0.01)
         page = client.get("/v1/pages/rules/printed", params={"page": 1})
         assert page.headers["content-type"] == "image/png"
         assert page.content.startswith(b"\x89PNG\r\n\x1a\n")
@@ -413,7 +414,7 @@ def test_a_new_index_is_noticed_while_the_server_runs(tmp_path: Path) -> None:
     loaded = config.load(write_corpus(tmp_path), env={})
     with TestClient(create_app(loaded), base_url="http://127.0.0.1:8765") as client:
         while client.get("/readyz").status_code != 200:
-            pass
+            time.sleep(0.01)
         found = [client.post("/v1/search", json={"query": "zebra"}).json()["hits"]]
         (tmp_path / "rules" / "zebra.md").write_text("# Zebra\n\nA zebra crosses here.\n")
         for rebuild in (False, True):
