@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,6 +278,18 @@ def test_tools_are_langchain_tools_and_refuse_what_the_toolbox_refuses(corpus: C
     said = tools["search_rules"].invoke({"query": "x" * 300})
     assert "at most 256" in said
     assert not issubclass(ToolRefused, UsageError)  # such a message is for the model, not for the caller
+
+
+def test_the_documented_agent_runs(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "integrations.md").read_text("utf-8")
+    (example,) = [block for block in re.findall(r"^```py\n(.*?)^```", page, re.M | re.S) if "create_agent" in block]
+    model = Scripted(script=[SEARCH, READ, AIMessage(ANSWER)])
+    monkeypatch.setattr("langchain.agents.factory.init_chat_model", lambda *_, **__: model)
+    monkeypatch.chdir(corpus.config.root)
+    exec(compile(example, "example", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [ANSWER, "complete"]
 
 
 def _without(package: str) -> Callable[[str], list[str]]:

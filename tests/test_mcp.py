@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from pydantic_ai.settings import ModelSettings
 from citehound import config as configuration
 from citehound.access import OWNER
 from citehound.assistant import Assistant
+from citehound.cli import cli
 from citehound.corpus import Corpus
 from citehound.mcp_server import server_over, uri_of
 from citehound.models.scripted import ScriptedModel, call
@@ -562,6 +564,25 @@ def test_the_shared_hostile_requests_are_refused(served: Path, shared_data: Path
     assert raw.close()[0] == 0
 
 
+def documented() -> list[dict[str, Any]]:
+    """The settings of clients in docs/mcp.md."""
+    page = (Path(__file__).parents[1] / "docs" / "mcp.md").read_text("utf-8")
+    found = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    return [settings["citehound"] for block in found for settings in block.values()]
+
+
+def test_the_documented_settings_of_clients_start_a_server() -> None:
+    started = [settings for settings in documented() if "command" in settings]
+    assert len(started) == 2 and len(documented()) == 3
+    for settings in started:
+        assert settings["command"] == "citehound"
+        name, *arguments = settings["args"]
+        context = cli.commands[name].make_context(name, list(arguments))
+        assert str(context.params["config_path"]).endswith("citehound.toml")
+    (remote,) = [settings for settings in documented() if "url" in settings]
+    assert remote["url"].endswith("/mcp") and remote["headers"]["Authorization"].startswith("Bearer ch_")
+
+
 def test_a_missing_package_is_one_line_that_says_what_to_install(served: Path, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ImportError('No module named mcp')", "utf-8")
     done = subprocess.run(
@@ -699,6 +720,44 @@ def test_over_http_a_token_is_needed_and_a_session_is_its_owners(site: Path, tmp
                 for token, code in ((bob, 404), (alice, 200)):
                     got = await http.post(url, json=ping, headers={"authorization": f"Bearer {token}", **session})
                     assert got.status_code == code
+
+    asyncio.run(run())
+
+
+def test_over_http_a_client_sees_only_what_its_groups_may_see(site: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    shutil.copytree(site, folder)
+    config = folder / "citehound.toml"
+    config.write_text(TOML.replace('path = "rules"', 'path = "rules"\naccess = ["audit"]'), "utf-8")
+    tokens = Tokens(folder / ".citehound" / FILE)
+    inside, outside = tokens.add("alice", groups=["audit"]), tokens.add("bob", groups=["sales"])
+
+    async def seen(url: str, token: str) -> tuple[set[str], set[str], list[str]]:
+        async with connected(url, token=token) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            resources = {resource.name for resource in (await client.list_resources()).resources}
+            said_of: list[str] = []
+            for document in ("rules/security", "rules/nowhere"):
+                read = await client.call_tool("read_document", {"document": document})
+                said_of.append(said(read).replace(document, "it") if read.is_error else "text")
+                try:
+                    await client.read_resource(uri_of(document))
+                    said_of.append("text")
+                except MCPError as problem:
+                    said_of.append(problem.error.message.replace(document, "it"))
+            asked = await client.call_tool("ask", {"question": QUESTION})
+            said_of.append("24 hours" if "within 24 hours" in said(asked) else "nothing")
+            return tools, resources, said_of
+
+    async def run() -> None:
+        async with serving(folder) as url:
+            tools, resources, texts = await seen(url, inside)
+            assert "search_rules" in tools and "rules/security" in resources and texts[:2] == ["text", "text"]
+            assert texts[-1] == "24 hours"
+            tools, resources, texts = await seen(url, outside)
+            assert "search_rules" not in tools and resources == {"deals/alpha", "deals/beta"}
+            assert texts[:2] == texts[2:4] and "text" not in texts  # forbidden and missing are one and the same
+            assert texts[-1] == "nothing"
 
     asyncio.run(run())
 

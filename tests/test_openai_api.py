@@ -274,6 +274,15 @@ def test_a_body_that_is_no_json_is_refused(base: str) -> None:
             assert "Traceback" not in answer.text
 
 
+def test_the_documented_client_works(base: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "integrations.md").read_text("utf-8")
+    (example,) = [block for block in re.findall(r"^```py\n(.*?)^```", page, re.M | re.S) if "OpenAI(" in block]
+    names: dict[str, Any] = {}
+    exec(compile(example.replace("http://127.0.0.1:8765", base), "example", "exec"), names)
+    names["client"].close()
+    assert names["answer"]["run_id"] in capsys.readouterr().out
+
+
 # With a model of our own.
 
 ASKED = {"role": "user", "content": QUESTION}

@@ -53,7 +53,7 @@ try:
 except ImportError as problem:
     raise UsageError(f"MCP needs the package 'mcp' ({problem}): pip install 'citehound[mcp]'") from None
 
-MOST_SESSIONS = 500
+MOST_SESSIONS = 200
 """Sessions that are kept; the one used longest ago goes first."""
 MOST_PER_PRINCIPAL = 100
 RESOURCES_PER_PAGE = 100

@@ -30,7 +30,7 @@ from .verification import Documents, check
 
 MOST_PASSAGES = 2000
 """Passages that a session keeps as read; the ones read longest ago go first."""
-MOST_CHARS = 8_000_000
+MOST_CHARS = 1_000_000
 """Characters of all of them."""
 MOST_SEARCHES = 2000
 """Searches, and finds, that count for gaps and absences."""
@@ -83,7 +83,7 @@ class Session:
     @property
     def instructions(self) -> str:
         """What to tell the model: how to search, and the form of a final answer that `check_answer` can read."""
-        return f"{agent_instructions(self._corpus.sources)}\n\n{answer_form('text')}"
+        return f"{agent_instructions(self._corpus.sources_for(self._principal))}\n\n{answer_form('text')}"
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Runs one tool. What goes wrong comes back as `{"error": one line}`; raises nothing but cancellation."""

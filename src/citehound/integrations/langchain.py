@@ -47,9 +47,9 @@ def citehound_tools(over: Assistant | Corpus, *, principal: Principal = OWNER) -
     return [_tool(session, tool) for tool in session.tools]
 
 
-def citehound_prompt(over: Assistant | Corpus) -> str:
+def citehound_prompt(over: Assistant | Corpus, *, principal: Principal = OWNER) -> str:
     """A system prompt for such an agent: how to search, and the form of answer that can be checked."""
-    return Session(_corpus(over), principal=OWNER).instructions
+    return Session(_corpus(over), principal=principal).instructions
 
 
 def check_messages(
@@ -132,7 +132,7 @@ class CitehoundRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         corpus = _corpus(self.over)
-        known = {source.name: source for source in corpus.sources}
+        known = {source.name: source for source in corpus.sources_for(self.principal)}
         for name in self.sources:
             if name not in known:
                 raise UsageError(f"no source {name!r}: there are {', '.join(map(repr, known))}")
