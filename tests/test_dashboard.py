@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import math
 import random
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -25,6 +28,7 @@ from starlette.testclient import TestClient
 from citehound import config, runs
 from citehound.access import OWNER, Principal
 from citehound.answers import Answer, Citation
+from citehound.cli import cli
 from citehound.config import DashboardConfig
 from citehound.dashboard import (
     Dashboard,
@@ -43,7 +47,7 @@ from citehound.server.metrics import Metrics
 from citehound.server.questions import Questions, Running
 from citehound.server.tokens import Tokens
 from invented import ANNA, DAY, INDEXED, NOW, WORDINGS, answer, invent, reads
-from small import TOML, write_corpus
+from small import write_corpus
 
 
 class Book:
@@ -255,7 +259,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, list[RunRecord
     made = Book(tmp_path_factory.mktemp("many") / "runs.sqlite")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs.time, "time", lambda: made.clock)
-        invent(made.store, random.Random(7), 120, at=made.set)
+        invent(made.store, random.Random(7), 90, at=made.set)
     return made, made.records()
 
 
@@ -502,8 +506,8 @@ QUESTION = "Within how many hours must incidents be reported?"
 class Site:
     """An application over a small corpus, ready to be asked, with a token for each of three."""
 
-    def __init__(self, root: Path, toml: str = "") -> None:
-        self.config = config.load(write_corpus(root, toml=TOML + toml), env={})
+    def __init__(self, root: Path) -> None:
+        self.config = config.load(write_corpus(root), env={})
         self.app = create_app(self.config)
         tokens: Tokens = self.app.state.tokens
         self.secrets = {
@@ -630,14 +634,20 @@ def test_paths_that_are_made_up_do_not_become_series(site: Site) -> None:
     assert {"none", "/static", "/v1/documents/{document:path}"} <= routes
 
 
-def test_refused_questions_are_counted(tmp_path: Path) -> None:
-    with Site(tmp_path, "\n[server]\nquestions_per_minute = 1\n") as site:
-        site.ask("anna")
-        headers = {"Authorization": f"Bearer {site.secrets['anna']}"}
-        assert site.client.post("/v1/runs", json={"question": QUESTION}, headers=headers).status_code == 429
-        counts = site.metrics()
-        assert counts["citehound_questions_refused_total{reason=rate}"] == 1
-        assert counts["citehound_questions_refused_total{reason=busy}"] == 0
+def test_refused_questions_are_counted() -> None:
+    metrics = Metrics(running=lambda: 0)
+    for method, path, status in (
+        ("POST", "/v1/ask", 503),
+        ("POST", "/v1/runs", 429),
+        ("POST", "/v1/chat/completions", 429),
+        ("POST", "/v1/search", 429),
+        ("GET", "/v1/runs", 429),
+        ("POST", "/v1/ask", 200),
+    ):
+        metrics.requested(method=method, path=path, route=path, status=status, seconds=0.1)
+    text = metrics.text()
+    assert 'citehound_questions_refused_total{reason="busy"} 1.0' in text
+    assert 'citehound_questions_refused_total{reason="rate"} 2.0' in text
 
 
 def test_failed_citations_are_warned_of_in_the_log_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -673,3 +683,37 @@ def test_chart_js_comes_from_this_server_with_its_licence(site: Site) -> None:
         assert got.status_code == 200
         assert "Chart.js" in got.text[:400]
     assert site.client.get("/static/chart/../page.html").status_code == 404
+
+
+# On the command line, and how long it takes -------------------------------------------------------------------------
+
+
+def test_the_numbers_are_printed_in_80_columns(site: Site) -> None:
+    path = str(site.config.path)
+    site.app.state.questions.store.save(answer(gaps=[("an exit plan " * 12, True)]), reads("rules/x"), principal=ANNA)
+    shown = CliRunner().invoke(cli, ["runs", "--stats", "--config", path])
+    assert shown.exit_code == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    data = json.loads(CliRunner().invoke(cli, ["runs", "--stats", "--json", "--config", path]).stdout)
+    assert data["runs"] == site.get("/v1/dashboard").json()["runs"]
+    assert f"questions   {data['runs']}," in shown.stdout
+    assert "an exit plan" in shown.stdout
+    assert CliRunner().invoke(cli, ["runs", "abc", "--stats", "--config", path]).exit_code == 2
+
+
+def test_no_question_is_no_reason_to_fail(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(cli, ["runs", "--stats", "--config", str(write_corpus(tmp_path))])
+    assert (shown.exit_code, shown.stdout) == (0, "no questions yet; 'citehound ask' asks one\n")
+
+
+def test_the_benchmark_asks_all_that_the_server_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(Path(__file__).resolve().parents[1] / "benchmarks")
+    spec = importlib.util.spec_from_file_location("dashboard_benchmark", f"{folder}/dashboard.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "dashboard_benchmark", module)
+    spec.loader.exec_module(module)
+    rows = {row.what: row.runs for row in module.measure(60)}
+    assert rows["dashboard, everything"] == 60
+    assert 0 < rows["dashboard, 30 days"] < 60
+    assert rows["runs with a failed citation"] > 0
