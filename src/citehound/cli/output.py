@@ -243,7 +243,7 @@ def _search_line(source: str, query: str, filters: Mapping[str, Any]) -> str:
 
 def _fact_line(event: FactRead) -> str:
     """`f3 in contracts/alpha: 72 hour (Within what time …?)`."""
-    value = event.told.get("value") or {}
+    value: dict[str, Any] = event.told.get("value") or {}
     said = event.told.get("verdict") or " ".join(str(value[k]) for k in ("number", "date", "unit") if k in value)
     found = (said or "found") if event.found else "not found"
     return f"{event.fact} in {event.document}: {found} ({event.asked})"
