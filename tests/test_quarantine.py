@@ -25,6 +25,7 @@ from citehound.access import OWNER
 from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.budget import FREE, Budget, Meter, Price
+from citehound.cli.output import Steps
 from citehound.corpus import Corpus
 from citehound.documents import SearchResult
 from citehound.errors import ConfigError, UsageError
@@ -888,7 +889,9 @@ def test_its_planner_saw_no_four_words_of_any_document(
 
 
 def test_a_run_shows_what_was_asked_of_which_document(
-    bank: tuple[Path, Corpus], complied: tuple[Answer, Recording, list[Event]]
+    bank: tuple[Path, Corpus],
+    complied: tuple[Answer, Recording, list[Event]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     home, _ = bank
     answer, model, events = complied
@@ -901,6 +904,11 @@ def test_a_run_shows_what_was_asked_of_which_document(
     assert [e["fact"] for e in record.events if e["type"] == "fact"] == [e.fact for e in facts]
     for fact in facts:
         assert json.dumps(fact.told, ensure_ascii=False) in model.told[-1]
+    shown = Steps()
+    for event in events:
+        shown(event)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "in contracts/contract-alpha-security-annex: found (incident" in said
 
 
 def test_a_hand_played_compliance_question_ends_as_recorded(bank: tuple[Path, Corpus]) -> None:

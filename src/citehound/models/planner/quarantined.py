@@ -351,7 +351,7 @@ def _looking(known: _Known) -> list[tuple[str, dict[str, Any]]]:
             return readings
     change = asks_for_change(known.question) or known.judging or not is_simple(known.question)
     found = sorted((f for f in known.facts if f.get("found")), key=lambda f: -f["fit"])[:2]
-    queries = [q for q in (_words_of(f) for f in found) if q and not _was_searched(known, q)]
+    queries = [q for q in (_words_of(f) for f in found) if len(q.split()) > 1 and not _was_searched(known, q)]
     if known.sources and queries and change and not versions and len(known.searches) < 3 * len(known.sources):
         return [_search(source, query) for query in queries for source in known.sources]
     if change and not versions:
