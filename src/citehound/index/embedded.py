@@ -61,7 +61,7 @@ _FEW = 500
 
 _MOST_SEEN = 16
 """So many selections of documents are kept at hand, each as those see it who may see the same."""
-_MOST_ANEW = 20_000
+_MOST_ANEW = 5_000
 """Passages that are put into an index of terms of their own until the next index run, where rights have changed."""
 
 
