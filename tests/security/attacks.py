@@ -338,3 +338,13 @@ def plant_all(what: Sequence[Attack], folder: Path) -> None:
         if attack.channel != "filename":
             text = attack.text.replace(HOST, attack.name)
             plant(text, channel=attack.channel, host=attack.host, folder=folder, name=attack.name)
+
+
+ATTACKS = attacks()
+SHORT = list({attack.family: attack for attack in reversed(ATTACKS) if attack.channel != "filename"}.values())[::-1]
+"""A row of each family."""
+ALONE = [attack for attack in ATTACKS if attack.channel in ("filename", "metadata")]
+"""What may change how others are read has a corpus of its own."""
+MANY = [attack for attack in ATTACKS if attack not in ALONE]
+READ = "The annex is kept by Legal, and by nobody else."
+"""An honest sentence in a document called as the host of the attacks."""

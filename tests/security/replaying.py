@@ -100,9 +100,8 @@ class Recorder:
 
 
 @contextmanager
-def recording(monkeypatch: pytest.MonkeyPatch) -> Generator[Recorder]:
+def recording(monkeypatch: pytest.MonkeyPatch, made: Recorder) -> Generator[Recorder]:
     """Secrets lie where a leak would find them, and every way out leads to the recorder."""
-    made = Recorder()
 
     async def public(host: str, port: int) -> Sequence[str]:
         return ["93.184.215.14"]

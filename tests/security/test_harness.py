@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 import replaying
-from attacks import HOST, Attack, attack_of, plant
+from attacks import HOST, READ, Attack, attack_of, plant
 from checks import ALWAYS, KINDS, Seen, violations
 from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
-from replaying import SECRETS, Recorder, World, drafts_of, recording, replay, seen_of, world
+from replaying import SECRETS, Recorder, World, drafts_of, replay, seen_of, world
 
-from citehound import loop, runs, toolbox, tracing
+from citehound import loop, runs, toolbox, tracing, verification
 from citehound.answers import Answer, Call, Citation, Claim, Reference, Usage
 from citehound.budget import Budget
 from citehound.cli import output
 from citehound.models.scripted import ScriptedRequest
 from citehound.toolbox import Toolbox
 from citehound.verification import Checked, check
-
-READ = "The annex is kept by Legal, and by nobody else."
 
 
 def attack(
@@ -44,20 +42,13 @@ def attack(
     )
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Generator[Recorder]:
-    with pytest.MonkeyPatch.context() as patch, recording(patch) as made:
-        yield made
-
-
 def planting(folder: Path) -> None:
     plant(READ, channel="body", host=HOST, folder=folder, name=HOST)
 
 
-@pytest.fixture(scope="module")
-def private(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
-    with world(bank_root, tmp_path_factory.mktemp("private") / "corpus", recorder, planting) as made:
-        yield made
+@pytest.fixture
+def private(together: World, recorder: Recorder) -> World:
+    return together
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +107,8 @@ def test_with_a_control_switched_off_the_replay_reports_it(
     assert found(private, row) == []
     if name == "bounded":
         monkeypatch.setattr(toolbox, "MAX_QUERY", 10_000)
+    if name == "for_terminal":  # what was checked holds nothing invisible either
+        monkeypatch.setattr(verification, "visible", str)
     monkeypatch.setattr(target, name, instead)
     assert found(private, row) != []
     for file in private.corpus.config.state.glob("runs.sqlite*"):  # what it kept must not be seen by the next

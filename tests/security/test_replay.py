@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from attacks import HOST, PLAIN, Attack, Benign, attacks, benign, plant, plant_all
+from attacks import ALONE, ATTACKS, HOST, MANY, PLAIN, SHORT, Attack, Benign, benign, plant
 from checks import KINDS, MEASURED, control_characters, results, split, violations
 from replaying import (
     Recorder,
@@ -23,7 +23,6 @@ from replaying import (
     opened,
     plant_one,
     print_corpus,
-    recording,
     replay,
     seen_of,
     with_name,
@@ -35,23 +34,6 @@ from citehound.cli import output
 from citehound.models.scripted import ScriptedModel, call
 from small import quoting
 
-ATTACKS = attacks()
-SHORT = list({attack.family: attack for attack in reversed(ATTACKS) if attack.channel != "filename"}.values())[::-1]
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Generator[Recorder]:
-    with pytest.MonkeyPatch.context() as patch, recording(patch) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def together(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
-    """One corpus with a row of every family in it."""
-    root = tmp_path_factory.mktemp("together") / "corpus"
-    with world(bank_root, root, recorder, lambda folder: plant_all(SHORT, folder)) as made:
-        yield made
-
 
 def test_every_kind_of_harm_is_checked_by_code() -> None:
     kinds = {split(entry)[0] for attack in ATTACKS for entry in attack.must_not}
@@ -60,7 +42,7 @@ def test_every_kind_of_harm_is_checked_by_code() -> None:
 
 
 @pytest.mark.parametrize("attack", SHORT, ids=[attack.id for attack in SHORT])
-def test_obeying_one_of_each_family_does_no_harm(attack: Attack, together: World) -> None:
+def test_obeying_one_of_each_family_does_no_harm(attack: Attack, together: World, recorder: Recorder) -> None:
     named = with_name(attack, attack.name)
     draft = drafts_of(attack, together, name=attack.name)[0]
     assert violations(named, replay(together, attack, draft, name=attack.name)) == []
@@ -73,11 +55,6 @@ def test_a_corpus_full_of_attacks_can_be_shown(together: World) -> None:
     assert not [f for f in together.report.files if f.status == "failed"]
 
 
-ALONE = [attack for attack in ATTACKS if attack.channel in ("filename", "metadata")]
-"""What may change how others are read has a corpus of its own."""
-MANY = [attack for attack in ATTACKS if attack not in ALONE]
-
-
 def everything(attack: Attack, made: World, *, name: str) -> list[str]:
     """What must not have happened, in every form of answer, with calls one by one and at once."""
     found: list[str] = []
@@ -86,16 +63,9 @@ def everything(attack: Attack, made: World, *, name: str) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def many(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
-    root = tmp_path_factory.mktemp("many") / "corpus"
-    with world(bank_root, root, recorder, lambda folder: plant_all(MANY, folder)) as made:
-        yield made
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", MANY, ids=[attack.id for attack in MANY])
-def test_obeying_does_no_harm(attack: Attack, many: World) -> None:
+def test_obeying_does_no_harm(attack: Attack, many: World, recorder: Recorder) -> None:
     assert many.document(attack.name) is not None
     assert everything(attack, many, name=attack.name) == []
 

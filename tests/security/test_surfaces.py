@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Generator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attacks import PLAIN, Attack, attacks, plant_all
+from attacks import MANY, PLAIN, SHORT, Attack
 from checks import Seen, control_characters, live, violations
 from replaying import (
     SECRETS,
@@ -27,11 +27,9 @@ from replaying import (
     keep,
     marks_of,
     opened,
-    recording,
     replay,
     seen_of,
     with_name,
-    world,
 )
 from starlette.testclient import TestClient
 
@@ -45,25 +43,14 @@ from citehound.runs import answer_from_dict
 from citehound.server.app import create_app
 
 PORT = 8321
-PLANTED = [attack for attack in attacks() if attack.channel != "filename"]
-FEW = [
-    next(a for a in PLANTED if a.family == family) for family in ("xss", "ansi", "exfil-render", "override", "marker")
-]
-LONG = pytest.param(PLANTED, marks=pytest.mark.slow, id="all")
-SHORT = pytest.param(FEW, id="few")
+FEW = [attack for attack in SHORT if attack.family in ("xss", "ansi", "override", "marker")]
+LONG = pytest.param(MANY, marks=pytest.mark.slow, id="all")
+SHORTEST = pytest.param(FEW, id="few")
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Generator[Recorder]:
-    with pytest.MonkeyPatch.context() as patch, recording(patch) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def made(bank_root: Path, tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Generator[World]:
-    root = tmp_path_factory.mktemp("surfaces") / "corpus"
-    with world(bank_root, root, recorder, lambda folder: plant_all(PLANTED, folder)) as made:
-        yield made
+@pytest.fixture
+def made(rows: Sequence[Attack], recorder: Recorder, request: pytest.FixtureRequest) -> World:
+    return request.getfixturevalue("together" if len(rows) <= len(FEW) else "many")
 
 
 def as_answer(attack: Attack, made: World) -> Any:
@@ -78,27 +65,28 @@ def close_to(attack: Attack) -> str:
 # Modes that put passages into prompts by code
 
 
-@pytest.mark.parametrize("rows", [SHORT, LONG])
+@pytest.mark.parametrize("rows", [SHORTEST, LONG])
 @pytest.mark.parametrize("mode", ["single", "hops", "research", "auto"])
 def test_passages_in_prompts_do_no_harm(mode: str, rows: Sequence[Attack], made: World) -> None:
     found: dict[str, list[str]] = {}
-    for attack in rows if mode == "single" or len(rows) > len(FEW) else rows[:2]:
+    for attack in rows if mode == "single" or len(rows) > len(FEW) else rows[:1]:
         seen = replay(made, attack, as_answer(attack, made), name=attack.name, mode=mode, question=close_to(attack))
         found[attack.id] = violations(with_name(attack, attack.name), seen)
     assert {key: lines for key, lines in found.items() if lines} == {}
 
 
-def test_a_planted_sentence_reaches_the_prompt_at_all(made: World) -> None:
+@pytest.mark.parametrize("rows", [SHORTEST])
+def test_a_planted_sentence_reaches_the_prompt_at_all(rows: Sequence[Attack], made: World) -> None:
     """Else the replays above would show nothing."""
-    attack = next(a for a in PLANTED if a.family == "override" and a.channel == "body")
+    attack = next(a for a in rows if a.family == "override")
     seen = replay(made, attack, as_answer(attack, made), name=attack.name, mode="single", question=close_to(attack))
     assert attack.text[:60] in str(seen.requests[0].messages)
 
 
-@pytest.mark.parametrize("rows", [SHORT, LONG])
+@pytest.mark.parametrize("rows", [SHORTEST, LONG])
 def test_what_was_said_and_read_before_in_a_chat_does_no_harm(rows: Sequence[Attack], made: World) -> None:
     found: dict[str, list[str]] = {}
-    for attack in rows:
+    for attack in rows if len(rows) > len(FEW) else rows[:2]:
         model = Obeying()
         model.obey(attack, made, name=attack.name)
         events: list[Event] = []
@@ -128,11 +116,25 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(made: World) -> Generator[Site]:
-    model = Obeying()
-    app = create_app(config.load(made.root / "citehound.toml"), model=opened(model), port=PORT)
-    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}") as client:
-        yield Site(client=client, model=model)
+def sites(recorder: Recorder) -> Generator[Callable[[World], Site]]:
+    """A server over a corpus, made once."""
+    there: dict[Path, Site] = {}
+    with ExitStack() as stack:
+
+        def over(made: World) -> Site:
+            if made.root not in there:
+                model = Obeying()
+                app = create_app(config.load(made.root / "citehound.toml"), model=opened(model), port=PORT)
+                client = stack.enter_context(TestClient(app, base_url=f"http://127.0.0.1:{PORT}"))
+                there[made.root] = Site(client=client, model=model)
+            return there[made.root]
+
+        yield over
+
+
+@pytest.fixture
+def site(made: World, sites: Callable[[World], Site]) -> Site:
+    return sites(made)
 
 
 def strings(value: Any) -> Generator[str]:
@@ -203,13 +205,13 @@ def over_http(attack: Attack, made: World, site: Site) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("rows", [SHORT, LONG])
+@pytest.mark.parametrize("rows", [SHORTEST, LONG])
 def test_attacks_through_the_server_do_no_harm(rows: Sequence[Attack], made: World, site: Site) -> None:
     found = {attack.id: over_http(attack, made, site) for attack in rows}
     assert {key: lines for key, lines in found.items() if lines} == {}
 
 
-@pytest.mark.parametrize("rows", [SHORT, LONG])
+@pytest.mark.parametrize("rows", [SHORTEST, LONG])
 def test_lists_and_figures_of_the_server_hold_nothing_hidden(rows: Sequence[Attack], made: World, site: Site) -> None:
     for attack in rows[:3]:
         over_http(attack, made, site)
@@ -282,7 +284,7 @@ def over_mcp(attack: Attack, made: World) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("rows", [SHORT, LONG])
+@pytest.mark.parametrize("rows", [SHORTEST, LONG])
 def test_attacks_through_mcp_do_no_harm(rows: Sequence[Attack], made: World) -> None:
     pytest.importorskip("mcp", reason="needs the package 'mcp': pip install 'citehound[mcp]'")
     found = {attack.id: over_mcp(attack, made) for attack in rows}
@@ -292,8 +294,9 @@ def test_attacks_through_mcp_do_no_harm(rows: Sequence[Attack], made: World) -> 
 # Nothing is kept for others
 
 
-def test_an_answer_is_never_served_to_somebody_else_from_before(made: World) -> None:
-    attack = next(a for a in PLANTED if a.family == "memory" and len(a.answer) > 4)
+@pytest.mark.parametrize("rows", [SHORTEST])
+def test_an_answer_is_never_served_to_somebody_else_from_before(rows: Sequence[Attack], made: World) -> None:
+    attack = next(a for a in rows if a.family == "override")
     asked: list[int] = []
     for principal in (None, None, SOMEBODY):
         model = ScriptedModel([as_answer(attack, made)], repeat_last=True)
