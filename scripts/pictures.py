@@ -8,12 +8,15 @@ import shutil
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+import protocol_server
 from served import BANK, bank, serving
 
 QUESTION = "Does the contract with supplier Alpha comply with the current outsourcing policy?"
@@ -39,7 +42,7 @@ def pictures(folder: Path) -> None:
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             page = context.new_page()
             page.emulate_media(reduced_motion="reduce", color_scheme=scheme)
-            page.goto(server.url + path)
+            page.goto(path if path.startswith("http") else server.url + path)
             return page
 
         def keep(page: Page, name: str) -> None:
@@ -68,8 +71,6 @@ def pictures(folder: Path) -> None:
             page.locator("mark").wait_for()
             keep(page, name)
         keep(_answered(opened(f"/#/runs/{run}", width=390, height=844)), "page-phone")
-        partial = _post(server.url, {"question": QUESTION, "mode": "agent", "max_steps": 4})["run_id"]
-        keep(_answered(opened(f"/#/runs/{partial}")), "page-partial")
         page = opened("/sources")
         page.locator("#archive .problems").first.wait_for()
         keep(page, "sources")
@@ -80,7 +81,39 @@ def pictures(folder: Path) -> None:
             page = opened("/dashboard", dark=dark, height=1500)
             page.locator("#board:not([aria-busy='true']) canvas").first.wait_for()
             keep(page, name)
+        with doubtful(Path(scratch)) as url:
+            partial = _post(url, {"question": QUESTION, "mode": "agent"})["run_id"]
+            keep(_answered(opened(f"{url}/#/runs/{partial}")), "page-partial")
         browser.close()
+
+
+@contextmanager
+def doubtful(scratch: Path) -> Generator[str]:
+    """A server whose model claims what it cannot show; gives its address."""
+    config = bank(scratch / "doubtful")
+    policy, annex = "policies/outsourcing-policy-v4", "contracts/contract-alpha-security-annex"
+    rule = "The third party notifies the bank of a security incident that affects customer data within 24 hours"
+    claims = [
+        {"text": f"{rule}.", "citations": [{"document": policy, "quote": rule}]},
+        {
+            "text": "Alpha notifies the bank within 24 hours as well.",
+            "citations": [{"document": annex, "quote": "notifies the bank of a security incident within 24 hours"}],
+        },
+        {"text": "Alpha has therefore always complied.", "citations": []},
+    ]
+    draft = {"claims": claims, "missing": [{"what": "Results of the annual due diligence", "reason": "not looked for"}]}
+    reads = [{"name": "read_document", "args": {"document": name}} for name in (policy, annex)]
+    script = [
+        {"kind": "tool", "name": "search_contracts", "args": {"query": "security incident", "supplier": "Alpha"}},
+        {"kind": "tools", "calls": reads},
+        {"kind": "draft", "draft": draft, "repeat": True},
+    ]
+    with protocol_server.serve(script, protocol="openai") as model:
+        named = f'[model]\nname = "openai-compatible:a-model"\nbase_url = "{model.openai_url}"\nstream = false\n'
+        price = "[model.price]\ninput = 1\noutput = 5\n"
+        config.write_text(named + price + config.read_text("utf-8"), "utf-8")
+        with serving(config) as server:
+            yield server.url
 
 
 def _answered(page: Page) -> Page:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from served import Served, bank, serving
+from test_parsing_pdf import pdf
 
 from .conftest import Tabs
 
@@ -23,9 +24,26 @@ WITHIN_72 = (
 Axe = Callable[[Any], list[str]]
 
 
+PRINTED = "The scanned agreement ends on 31 March 2031 without notice."
+LEAFLET = """
+[[sources]]
+name = "leaflets"
+path = "leaflets"
+description = "Printed leaflets."
+"""
+
+
 @pytest.fixture(scope="module")
 def server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    with serving(bank(tmp_path_factory.mktemp("bank"))) as started:
+    config = bank(tmp_path_factory.mktemp("bank"))
+    folder = config.parent / "leaflets"
+    folder.mkdir()
+    texts = ("Cover of the leaflet.", PRINTED)
+    (folder / "printed.pdf").write_bytes(pdf([f"BT /F1 12 Tf 60 700 Td ({text}) Tj ET" for text in texts]))
+    (folder / "torn.pdf").write_bytes(b"%PDF-1.4 torn")
+    (folder / "tool.exe").write_bytes(b"MZ")
+    config.write_text(config.read_text("utf-8") + LEAFLET, "utf-8")
+    with serving(config) as started:
         yield started
 
 
@@ -297,6 +315,38 @@ def test_a_superseded_document_says_so_and_leads_to_its_successor(server: Served
 
 
 @pytest.mark.slow
+def test_a_citation_of_a_pdf_has_its_page_and_the_picture_of_it(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    turn = asked(page, "When does the scanned agreement end?")
+    chip = turn.locator("a.chip", has_text="leaflets/printed").first
+    assert "p. 2" in chip.inner_text()
+    chip.click()
+    page.locator("mark").wait_for()
+    assert page.locator("mark").inner_text() == PRINTED
+    picture = page.locator("details.original")
+    picture.locator("summary", has_text="page 2").click()
+    width = "(image) => image.decode().then(() => image.naturalWidth)"
+    assert picture.locator("img").evaluate(width) > 300
+    page.goto(f"{server.url}/doc/{ANNEX}?section=2.1&page=1")
+    tabs.allowed = ("404",)
+    page.locator(".doc-text").wait_for()
+    assert page.locator("details.original").is_hidden()
+
+
+@pytest.mark.slow
+def test_a_survey_is_a_table_with_a_row_per_document(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url, width=360, height=740)
+    turn = asked(page, "Which contracts lack an incident notification deadline?")
+    rows = get(f"{server.url}/v1/runs/{turn.get_attribute('data-run')}")["answer"]["rows"]
+    assert len(rows) > 5
+    table = turn.get_by_role("region", name="One row per document")
+    assert table.locator("tbody tr").count() == len(rows)
+    assert [t.split("\n")[-1] for t in table.locator("tbody th").all_inner_texts()] == [r["document"] for r in rows]
+    assert table.locator("tbody .badge").count() == sum(len(row["cells"]) for row in rows)
+    assert not wider_than_the_window(page)
+
+
+@pytest.mark.slow
 def test_sources_are_browsed_and_filtered(server: Served, tabs: Tabs) -> None:
     page = tabs.open(f"{server.url}/sources")
     page.locator("#wiki tbody tr").first.wait_for()
@@ -308,10 +358,17 @@ def test_sources_are_browsed_and_filtered(server: Served, tabs: Tabs) -> None:
     documents = get(f"{server.url}/v1/sources/policies/documents?all_versions=true")["documents"]
     known = {d["document"]: d for d in documents}["policies/outsourcing-policy-v3"]
     assert row.locator(".number").inner_text() == str(known["sections"])
-    page.get_by_label("Filter").fill("gamma amendment")
+    leaflets = page.locator("#leaflets")
+    assert "PDF · 2 pages" in leaflets.locator("tbody tr").inner_text()
+    assert "torn.pdf" in leaflets.locator(".problems-failed li").inner_text()
+    leaflets.get_by_text("1 file left out").click()
+    assert "tool.exe" in leaflets.locator(".problems-skipped li").inner_text()
+    page.get_by_label("Filter").fill("amendment centre")
     visible = page.locator("tbody tr:visible")
-    visible.filter(has_not_text="amendment").first.wait_for(state="hidden")
-    assert [line.split("\n")[1] for line in visible.all_inner_texts()] == ["contracts/contract-gamma-amendment-1"]
+    visible.filter(has_not_text="Amendment").first.wait_for(state="hidden")
+    assert [line.split("\n")[1].split()[0] for line in visible.all_inner_texts()] == [
+        "contracts/contract-gamma-amendment-1"
+    ]
     visible.locator("a").first.click()
     page.get_by_role("heading", level=1).wait_for()
 

@@ -118,7 +118,7 @@ function login() {
 /** Shows the sign-out button; a page calls it when its session is known. */
 function signedIn() {
   try {
-    sessionStorage.setItem("citehound-session", "1");
+    localStorage.setItem("citehound-session", "1"); // that there is one, for the button; the cookie is out of reach
   } catch {
     // the button stays hidden
   }
@@ -129,7 +129,7 @@ export function signOutButton() {
   const button = byId("sign-out");
   let open = false;
   try {
-    open = sessionStorage.getItem("citehound-session") === "1";
+    open = localStorage.getItem("citehound-session") === "1";
   } catch {
     // no storage
   }
@@ -138,6 +138,7 @@ export function signOutButton() {
   button.addEventListener("click", async () => {
     await fetch("/v1/session", { method: "DELETE", credentials: "same-origin" }).catch(() => null);
     sessionStorage.clear();
+    localStorage.removeItem("citehound-session");
     location.assign("/");
   });
 }

@@ -422,6 +422,11 @@ async function ask(event) {
 
 function grow() {
   const field = byId("question");
+  try {
+    sessionStorage.setItem("citehound-draft", field.value); // a reload keeps what was begun to be written
+  } catch {
+    // it is lost then
+  }
   field.style.height = "auto";
   field.style.height = `${Math.min(field.scrollHeight, 240)}px`;
 }
@@ -444,6 +449,7 @@ function optionsChanged() {
 function restoreOptions() {
   let kept = {};
   try {
+    byId("question").value ||= sessionStorage.getItem("citehound-draft") ?? "";
     kept = JSON.parse(sessionStorage.getItem("citehound-options") ?? "{}");
   } catch {
     // none

@@ -32,9 +32,10 @@ async function cited(at) {
 
 async function show() {
   const main = byId("main");
-  const at = wanted();
   const viewer = new DocumentView(main, { heading: "h1" });
+  let at = { document: location.pathname };
   try {
+    at = wanted();
     at.citation = await cited(at);
     const shown = await viewer.show(at);
     if (!shown) return;

@@ -370,13 +370,14 @@ export class AnswerView {
   finish(answer) {
     const parts = [banner(answer)];
     if (answer.clarification) parts.push(el("p", { class: "said", dir: "auto" }, answer.clarification));
-    else if (!answer.claims.length && answer.status === "direct") parts.push(...answer.text.split(/\n+/).map((line) => el("p", { class: "said", dir: "auto" }, line)));
+    else if (!answer.claims.length && !answer.missing.length) parts.push(...answer.text.split(/\n+/).filter(Boolean).map((line) => el("p", { class: "said", dir: "auto" }, line)));
     if (answer.rows?.length) parts.push(survey(answer.rows, this.context));
     this.claims.replaceChildren(...answer.claims.map((claim, at) => claimItem(claim, at + 1, this.context)));
     if (answer.claims.length && answer.rows?.length) parts.push(el("details", { class: "all-claims" }, el("summary", {}, `All ${count(answer.claims.length, "claim")} of the table, with their checks`), this.claims));
     else if (answer.claims.length) parts.push(this.claims);
     this.gaps.replaceChildren(...answer.missing.map(gapItem));
     this.gaps.remove();
+    this.element.classList.add("finished");
     this.element.replaceChildren(...parts);
     if (answer.missing.length) this.showGaps();
     const notes = answer.warnings;
