@@ -56,7 +56,8 @@ def test_every_import_is_a_declared_dependency() -> None:
     for name, needs in PROJECT["project"]["optional-dependencies"].items():  # what only a file that needs it imports
         modules |= {canonical(re.match(r"[\w.-]+", d).group()).replace("-", "_") for d in needs}  # type: ignore[union-attr]
         modules |= {name} if any(d.startswith("pydantic-ai-slim[") for d in needs) else set()
-    parts = {"pydantic_core", "starlette", "anyio", "h11", "mcp_types", "langchain_core", "langgraph"}  # of those, which pin them
+    # Parts of pydantic, fastapi, uvicorn, mcp and langchain, which pin them.
+    parts = {"pydantic_core", "starlette", "anyio", "h11", "mcp_types", "langchain_core", "langgraph"}
     assert found - set(sys.stdlib_module_names) - {"citehound"} - modules - parts == set()
 
 
