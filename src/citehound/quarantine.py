@@ -301,6 +301,15 @@ class _Asked:
     options: tuple[Told, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """A reader's reply with what it was given to read."""
+
+    document: Document
+    passages: tuple[Passage, ...]
+    reply: BaseModel
+
+
 class _Stop(Exception):
     def __init__(self, reason: StopReason, why: str, *, provider: bool = False) -> None:
         super().__init__(why)
@@ -652,7 +661,13 @@ class _Run:
         if self._useless > MAX_RETRIES:
             raise _Stop("model_error", "the planner made no call that could be carried out")
         found = await asyncio.gather(*(self._read(asked) for asked in readings))
-        for asked, facts in zip(readings, found, strict=True):
+        for asked, given in zip(
+            readings, found, strict=True
+        ):  # in order, so that handles and numbers are the same again
+            try:
+                facts = given if isinstance(given, list) else await asyncio.to_thread(self._facts, asked, given)
+            except Exception:  # one text that cannot be checked must not end the run
+                facts = [self._nothing(asked, "it could not be read")]
             self._keep_facts(asked, facts)
 
     def _not_again(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -928,14 +943,14 @@ class _Run:
             raise _Refused("there are too many facts: give the final answer")
         return _Asked(held=held, question=Told(question), kind=kind, options=options)
 
-    async def _read(self, asked: _Asked) -> list[Fact]:
+    async def _read(self, asked: _Asked) -> _Given | list[Fact]:
         """Asks the reader one thing about one document. What goes wrong comes back as a fact that was not found."""
         held = asked.held
         arguments: dict[str, Any] = {"document": held.document, "question": asked.question, "kind": asked.kind}
         self.emit(ToolCalled(step=self._step, tool=READ_DOCUMENT, arguments=arguments))
         began = time.perf_counter()
         error: str | None = None
-        facts: list[Fact] = []
+        given: _Given | list[Fact] = []
         passages: tuple[Passage, ...] = ()
         try:
             document, passages = await asyncio.to_thread(self._passages, held, asked.question)
@@ -953,13 +968,13 @@ class _Run:
                     )
                 )
             held.read = True
-            facts = await asyncio.to_thread(self._facts, asked, document, passages, reply)
+            given = _Given(document=document, passages=passages, reply=reply)
         except _Refused as problem:
             error = str(problem)
-            facts = [self._nothing(asked, str(problem))]
+            given = [self._nothing(asked, str(problem))]
         except Exception as problem:
             error = redact(visible(f"{type(problem).__name__}: {' '.join(str(problem).split())}"))[:300]
-            facts = [self._nothing(asked, "it could not be read")]
+            given = [self._nothing(asked, "it could not be read")]
         if error is not None:
             self.emit(ToolFailed(step=self._step, tool=READ_DOCUMENT, error=error))
         self.ledger.called(
@@ -975,7 +990,7 @@ class _Run:
                 seconds=round(time.perf_counter() - began, 6),
             )
         )
-        return facts
+        return given
 
     def _passages(self, held: _Held, asked: str) -> tuple[Document, tuple[Passage, ...]]:
         """What the reader gets: the document, or its beginning and the passages that are likeliest to say it."""
@@ -1073,9 +1088,10 @@ class _Run:
             document=asked.held.document,
         )
 
-    def _facts(self, asked: _Asked, document: Document, passages: Sequence[Passage], reply: BaseModel) -> list[Fact]:
+    def _facts(self, asked: _Asked, given: _Given) -> list[Fact]:
         """What of a reply stands in the text, as facts; everything else of it is dropped here."""
-        read = [Span(start=p.start, end=p.end) for p in passages]
+        document, reply = given.document, given.reply
+        read = [Span(start=p.start, end=p.end) for p in given.passages]
         if isinstance(reply, _Points):
             found: dict[int, Fact] = {}
             for quote in reply.quotes:
