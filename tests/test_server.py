@@ -290,7 +290,7 @@ def test_a_follow_up_leans_on_what_was_asked(offline: httpx2.Client) -> None:
         ({"question": QUESTION, "sources": ["nowhere"]}, 404),
         ({"question": QUESTION, "sources": []}, 422),
         ({"question": QUESTION, "mode": "direct"}, 422),
-        ({"question": QUESTION, "model": "openai-compatible:x"}, 503),
+        ({"question": QUESTION, "model": "openai-compatible:x"}, 422),
         ({"question": "x" * 8001}, 422),
     ],
 )

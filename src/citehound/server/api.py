@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -32,9 +33,12 @@ from .questions import Asked, Questions, Running
 
 PING_SECONDS = 15.0
 _RUN_ID = r"^[0-9a-z]{1,40}$"
+_PROBLEM: dict[str, Any] = {"application/json": {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 415, 421, 422, 429, 500, 503)
+    status: {"description": HTTPStatus(status).phrase, "content": _PROBLEM}
+    for status in (400, 401, 403, 404, 408, 413, 415, 421, 422, 429, 431, 500, 503)
 }
+"""What any route may answer; always JSON, whatever a route gives when all is well."""
 router = APIRouter(prefix="/v1", responses=ERRORS)
 
 
@@ -211,13 +215,16 @@ class SourceList:
 
 # asking ------------------------------------------------------------------------------------------------------------
 
+_CONFLICT: dict[int | str, dict[str, Any]] = {
+    409: {"description": "A chat, or a run, is not over yet.", "content": _PROBLEM}
+}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "model": Answer,
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
         "description": "The answer; with `Accept: text/event-stream` the events, the last of which has it.",
     },
-    409: {"model": Problem},
+    **_CONFLICT,
 }
 
 
@@ -250,7 +257,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-@router.post("/runs", status_code=202, summary="Ask in the background")
+@router.post("/runs", status_code=202, responses=_CONFLICT, summary="Ask in the background")
 async def start_run(body: Ask, request: Request, caller: Caller, response: Response) -> Begun:
     running = await questions_of(request).start(body.asked(), principal=caller)
     response.headers["X-Run-Id"] = running.run_id
@@ -359,7 +366,7 @@ async def cancel_run(run_id: RunId, request: Request, caller: Caller) -> Begun:
     return Begun(run_id=run_id)
 
 
-@router.post("/runs/{run_id}/feedback", summary="Say what you think of a run")
+@router.post("/runs/{run_id}/feedback", responses=_CONFLICT, summary="Say what you think of a run")
 async def give_feedback(run_id: RunId, body: Opinion, request: Request, caller: Caller) -> Feedback:
     questions = questions_of(request)
     if questions.running(run_id, principal=caller) is not None:
@@ -510,7 +517,7 @@ async def page_picture(
     return Response(picture, media_type="image/png", headers={"Cache-Control": "private, max-age=300"})
 
 
-@router.post("/verify", summary="Check an answer against what was read")
+@router.post("/verify", responses=_CONFLICT, summary="Check an answer against what was read")
 async def verify(body: Verify, request: Request, caller: Caller) -> CheckedAnswer:
     questions = questions_of(request)
     draft = Draft(claims=tuple(body.claims), missing=tuple(body.missing))

@@ -23,7 +23,7 @@ from ..budget import Budget
 from ..config import Config
 from ..corpus import Corpus
 from ..documents import RawDocument
-from ..errors import CitehoundError, ParseError, UnknownRun, UnknownSource, UsageError
+from ..errors import CitehoundError, ConfigError, ParseError, UnknownRun, UnknownSource, UsageError
 from ..events import Answered, Emit, Event, RunStarted, nowhere
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..parsing.pages import PAGE
@@ -348,7 +348,12 @@ class Questions:
             config = replace(config, model=replace(config.model, name=model))
         if own and self._model is not None:
             return Assistant(config, corpus, self._model, small=self._small, principal=principal)
-        opened, small = self._opened(config) or (None, None)
+        try:
+            opened, small = self._opened(config) or (None, None)
+        except ConfigError as error:
+            if own:
+                raise
+            raise UsageError(str(error)) from error
         return Assistant(config, corpus, opened, small=small, principal=principal)
 
     async def start(self, asked: Asked, *, principal: Principal) -> Running:
