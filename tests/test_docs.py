@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from citehound import config
+from citehound.access import Rule
 from citehound.cli import cli
 from citehound.corpus import Corpus
 from citehound.evals.metrics import METRICS
@@ -143,6 +144,7 @@ KINDS = {
     "[model]": config.ModelConfig,
     "[budget]": config.BudgetConfig,
     "[[sources]]": config.SourceConfig,
+    "[[access]]": Rule,
     "[index]": config.IndexConfig,
     "[index.embedding]": config.EmbeddingConfig,
     "[index.rerank]": config.RerankConfig,
@@ -150,6 +152,7 @@ KINDS = {
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
     "[chat]": config.ChatConfig,
+    "[server]": config.ServerConfig,
     "[dashboard]": config.DashboardConfig,
     "[tracing]": config.TracingConfig,
 }

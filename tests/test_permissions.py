@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from click.testing import CliRunner
 
 import citehound
 from citehound import config
-from citehound.access import OWNER, Principal
+from citehound.access import OWNER, Access, Principal
 from citehound.assistant import Assistant
 from citehound.cli import main
 from citehound.config import Config
 from citehound.corpus import Corpus
-from citehound.errors import CitehoundError, ConfigError, UnknownDocument, UnknownSource
+from citehound.errors import CitehoundError, ConfigError, IndexCorrupt, UnknownDocument, UnknownSource
+from citehound.index.embedded import EmbeddedIndex
+from citehound.index.terms import Terms
 from citehound.sources.python import PythonSource
 from citehound.toolbox import corpus_tools
+from index_conformance import entry
 from small import write_corpus
 
 ANN = Principal(name="ann", groups=frozenset({"hr"}))
@@ -269,7 +273,7 @@ def test_the_first_rule_that_names_a_document_counts_then_its_source(tmp_path: P
     rules = (
         '[[access]]\npaths = ["rules/a/x.md"]\ngroups = ["one"]\n[[access]]\npaths = ["rules/a/**"]\ngroups = ["two"]\n'
     )
-    access = _read(SOURCES + rules, folder=tmp_path).access
+    access = _read(SOURCES + rules, folder=tmp_path).rights
     assert access.audience(document="rules/a/x", source="rules", path="a/x.md") == {"one"}
     assert access.audience(document="rules/a/y", source="rules", path="a/y.md") == {"two"}
     assert access.audience(document="rules/b", source="rules", path="b.md") is None
@@ -285,7 +289,7 @@ def test_the_first_rule_that_names_a_document_counts_then_its_source(tmp_path: P
 )  # fmt: skip
 def test_a_glob_covers_paths_ids_and_all_below(tmp_path: Path, glob: str, covered: bool) -> None:
     rules = f'[[access]]\npaths = ["{glob}"]\ngroups = ["board"]\n'
-    access = _read(SOURCES + rules, folder=tmp_path).access
+    access = _read(SOURCES + rules, folder=tmp_path).rights
     assert (access.audience(document="hr/pay", source="hr", path="pay.md") == {"board"}) is covered
 
 
@@ -319,17 +323,17 @@ def test_a_wrong_name_in_a_rule_is_refused_with_the_nearest(tmp_path: Path, text
 )
 def test_a_rule_that_cannot_be_read_denies(tmp_path: Path, text: str, mine: bool, others: bool) -> None:
     made = _read(SOURCES + text, folder=tmp_path)
-    ours = made.access.audience(document="hr/pay", source="hr", path="pay.md")
-    theirs = made.access.audience(document="rules/x", source="rules", path="x.md")
+    ours = made.rights.audience(document="hr/pay", source="hr", path="pay.md")
+    theirs = made.rights.audience(document="rules/x", source="rules", path="x.md")
     assert (ANN.may_see(ours), ANN.may_see(theirs)) == (mine, others)
     assert OWNER.may_see(ours)
-    assert len(made.access_problems) == 1 and "only the owner sees" in made.access_problems[0]
+    assert len(made.access.problems) == 1 and "only the owner sees" in made.access.problems[0]
 
 
 def test_access_of_a_source_that_cannot_be_read_denies_the_source(tmp_path: Path) -> None:
     made = _read(SOURCES.replace('path = "hr"\n', 'path = "hr"\naccess = "hr"\n'), folder=tmp_path)
-    assert made.access.audience(document="hr/pay", source="hr", path="pay.md") == frozenset()
-    assert "source 'hr'" in made.access_problems[0]
+    assert made.rights.audience(document="hr/pay", source="hr", path="pay.md") == frozenset()
+    assert "source 'hr'" in made.access.problems[0]
 
 
 def test_doctor_and_index_say_what_is_wrong_with_rules(tmp_path: Path) -> None:
@@ -397,3 +401,63 @@ def test_errors_of_somebody_without_rights_name_nothing(corpus: Corpus) -> None:
             call()
         said.append(str(caught.value))
     assert len(set(said)) == 1 and said[0].startswith("no document is called 'hr/pay'")
+
+
+# the index itself
+
+PARTED = Access(sources={"a": frozenset({"a"}), "b": frozenset({"b"})})
+
+
+def _parted(folder: Path) -> EmbeddedIndex:
+    index = EmbeddedIndex(folder, write=True, access=lambda: PARTED)
+    index.add([entry("a/x", "Encryption of keys."), entry("b/y", "Encryption in a vault.")])
+    return index
+
+
+def _both(folder: Path) -> dict[str, list[str]]:
+    with EmbeddedIndex(folder, access=lambda: PARTED) as index:
+        return {
+            group: [h.document for h in index.search("encryption", principal=who).hits]
+            for group in ("a", "b")
+            for who in [Principal(name=group, groups=frozenset({group}))]
+        }
+
+
+def test_what_a_killed_writer_left_is_finished_in_its_part(tmp_path: Path) -> None:
+    index = _parted(tmp_path / "index")
+    store = index._store  # pyright: ignore[reportPrivateUsage]
+    assert store is not None
+    store.db.execute("COMMIT")
+    index.abandon()
+    for part in (p for p in (tmp_path / "index" / "terms").iterdir() if p.is_dir()):
+        shutil.rmtree(part)
+        part.mkdir()  # killed before the part was made
+    assert _both(tmp_path / "index") == {"a": ["a/x"], "b": ["b/y"]}
+
+
+def test_a_writer_killed_while_it_sorts_anew_is_finished_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedIndex(tmp_path / "index", write=True) as index:
+        index.add([entry("a/x", "Encryption of keys."), entry("b/y", "Encryption in a vault.")])
+
+    def killed(self: Terms) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Terms, "commit", killed)
+        EmbeddedIndex(tmp_path / "index", write=True, access=lambda: PARTED)
+    assert _both(tmp_path / "index") == {"a": ["a/x"], "b": ["b/y"]}
+    EmbeddedIndex(tmp_path / "index", write=True, access=lambda: PARTED).close()
+    assert _both(tmp_path / "index") == {"a": ["a/x"], "b": ["b/y"]}
+
+
+def test_a_changed_byte_in_any_part_is_noticed(tmp_path: Path) -> None:
+    _parted(tmp_path / "index").close()
+    files = [p for p in (tmp_path / "index" / "terms").rglob("*") if p.parent.name != "terms" and p.is_file()]
+    assert len({p.parent for p in files}) == 2
+    for path in (p for p in files if p.suffix != ".lock" and p.stat().st_size):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(IndexCorrupt):
+            EmbeddedIndex(tmp_path / "index")
+        path.write_bytes(whole)
+    assert _both(tmp_path / "index") == {"a": ["a/x"], "b": ["b/y"]}

@@ -201,7 +201,7 @@ def opened(root: Path, world: World, places: Sequence[str]) -> Corpus:
     (root / "citehound.toml").write_text(TOML, "utf-8")
     settings_ = config.load(root / "citehound.toml", env={})
     with EmbeddedIndex(
-        settings_.state / "index", write=True, embedder=open_embedder(), access=lambda: settings_.access
+        settings_.state / "index", write=True, embedder=open_embedder(), access=lambda: settings_.rights
     ) as index:
         index.add(world.entries(places))
     return Corpus.open(settings_)

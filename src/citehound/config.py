@@ -276,6 +276,16 @@ class TracingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AccessRules:
+    """Which groups may see which documents, where that is not their source's to say."""
+
+    rules: tuple[Rule, ...] = ()
+    """The first that names a document counts."""
+    problems: tuple[str, ...] = ()
+    """What could not be read of rules and sources, and is denied to all but the owner."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     root: Path
     """Folder of citehound.toml; state lives in `root/.citehound`."""
@@ -291,19 +301,17 @@ class Config:
     tracing: TracingConfig = field(default_factory=TracingConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
-    rules: tuple[Rule, ...] = ()
-    """Which groups may see which documents; the first that names a document counts."""
-    access_problems: tuple[str, ...] = ()
-    """What of this could not be read, and is denied to all but the owner."""
+    access: AccessRules = field(default_factory=AccessRules)
     path: Path | None = None
     """The file it was read from."""
 
     @property
-    def access(self) -> Access:
+    def rights(self) -> Access:
+        """Who may see what, by rules and sources."""
         return Access(
             sources={source.name: source.access for source in self.sources},
-            rules=self.rules,
-            problems=self.access_problems,
+            rules=self.access.rules,
+            problems=self.access.problems,
         )
 
     @property
@@ -650,8 +658,7 @@ def _build(data: Mapping[str, Any], *, path: Path, env: Mapping[str, str], sourc
         root=root,
         path=path,
         sources=sources,
-        rules=rules,
-        access_problems=problems,
+        access=AccessRules(rules=rules, problems=problems),
         model=ModelConfig(
             **model,
             price=_price(tables["model.price"], at=f"{where}: model.price"),
@@ -851,7 +858,7 @@ class Rights:
         """`given` are sources of `config` that are not in its file."""
         self._path = config.path
         self._given = {source.name: source.access for source in given}
-        self._access = config.access
+        self._access = config.rights
         self._stamp = self._stamped()
         self._mutex = threading.Lock()
 
@@ -864,7 +871,7 @@ class Rights:
             if stamp != self._stamp:
                 try:
                     read = load(self._path)
-                    self._access = replace(read.access, sources={**read.access.sources, **self._given})
+                    self._access = replace(read.rights, sources={**read.rights.sources, **self._given})
                 except ConfigError as error:
                     self._access = Access(closed=True, problems=(f"{error}: only the owner sees anything",))
                 self._stamp = stamp

@@ -100,11 +100,16 @@ def verify(folder: Path, manifest: dict[str, Any], *, thorough: bool) -> None:
             db.close()
     if state is not None:
         vectors.verify(folder / "vectors", state)
-    terms = folder / "terms"
-    for part in (terms, *sorted(path for path in terms.iterdir() if path.is_dir())):
+    for part in _parts(folder / "terms"):
         for name in _referenced(part):
             if not _footer_holds(part / name):
                 raise IndexCorrupt(f"the checksum of {str(part / name)!r} does not hold; {REBUILD}")
+
+
+def _parts(terms: Path) -> list[Path]:
+    """The folders that have an index. One that was not finished when its writer was killed has nothing in it yet."""
+    inner = sorted(path for path in terms.iterdir() if path.is_dir())
+    return [terms, *(path for path in inner if (path / "meta.json").exists() or any(path.glob("*.term")))]
 
 
 def _referenced(terms: Path) -> list[str]:
@@ -135,8 +140,7 @@ def _referenced(terms: Path) -> list[str]:
 def sweep(folder: Path) -> None:
     """Removes what a writer that was killed, or had no room, left in the index of terms: the next one would trip over
     it. For whoever holds the lock, before writing."""
-    terms = folder / "terms"
-    for part in (terms, *(path for path in terms.iterdir() if path.is_dir())):
+    for part in _parts(folder / "terms"):
         needed = {*_referenced(part), "meta.json", ".managed.json"}
         for path in part.iterdir():
             if path.is_file() and path.name not in needed and path.suffix != ".lock":

@@ -218,7 +218,7 @@ class Terms:
 
     def _writer(self, part: str) -> tantivy.IndexWriter:
         folder = self._folder / part
-        if part != MAIN and not folder.exists():
+        if part != MAIN and not (folder / "meta.json").exists():
             self.create(folder)
         try:
             index = self._main if part == MAIN else tantivy.Index.open(str(folder))
