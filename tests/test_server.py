@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from small import GOOD, TOML, WITHIN_24, write_corpus
 from test_parsing_pdf import pdf
 
 LINE = "BT /F1 12 Tf 72 700 Td (Printed rules say that lamps are switched off at night.) Tj ET"
+ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "Within how many hours must incidents be reported?"
 JSON = {"Content-Type": "application/json"}
 SEARCH = call("search_rules", {"query": "incidents"})
@@ -459,3 +462,25 @@ def test_a_server_that_cannot_answer_says_so_and_ends(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "ANTHROPIC_API_KEY" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+# the documentation
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_examples_of_the_documentation_run(bank_root: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "server.md").read_text("utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    script = "\n".join(block for block in blocks if "curl" in block)
+    shutil.copytree(bank_root, tmp_path, dirs_exist_ok=True)
+    loaded = config.load(tmp_path / "citehound.toml", env={})
+    listening = bind("127.0.0.1", 0)
+    with live(create_app(loaded, port=listening.getsockname()[1]), listening) as url:
+        script = f"set -euo pipefail\n{script}".replace("AT=http://127.0.0.1:8765", f"AT={url}")
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert '"status":"verified"' in done.stdout.splitlines()[-1]
+        documented = set(re.findall(r"`(?:(?:GET|POST|DELETE)(?:`?, `?)?)+ (/[^`?]*)", page)) | {"/v1/session"}
+        for path in httpx2.get(f"{url}/openapi.json").json()["paths"]:
+            plain = re.sub(r"\{(\w+)(?::path)?\}", lambda m: "{name}" if m[1] == "name" else "{id}", path)
+            assert plain in documented or path == "/v1/models/{model}", plain
