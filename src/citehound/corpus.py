@@ -273,9 +273,9 @@ class Corpus:
             found.append((names_of(document=document, source=source, path=path), groups))
         return tuple(found)
 
-    def only(self, sources: Sequence[str]) -> Corpus:
+    def only(self, sources: Sequence[str], *, principal: Principal) -> Corpus:
         """This corpus with these sources to search. It is closed with the corpus it came from. Raises UnknownSource."""
-        names = {self._source(name, OWNER) for name in sources}
+        names = {self._source(name, principal) for name in sources}
         self._reader()
         made = copy.copy(self)
         made._config = replace(self._config, sources=tuple(s for s in self._config.sources if s.name in names))

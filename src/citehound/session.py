@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .access import Principal
+from .access import OWNER, Principal
 from .answers import Claim, Gap, Status, status_of
 from .budget import Budget, Meter
 from .corpus import Corpus
@@ -182,7 +182,7 @@ def _kept_in(corpus: Corpus) -> Corpus:
     """The corpus without the sources that reach out beside a private one."""
     private = {s.name for s in corpus.sources if s.private}
     kept = [s.name for s in corpus.sources if not (s.reaches_out and private - {s.name})]
-    return corpus if len(kept) == len(corpus.sources) else corpus.only(kept)
+    return corpus if len(kept) == len(corpus.sources) else corpus.only(kept, principal=OWNER)
 
 
 def _place(passage: Passage) -> tuple[str, int, int, str]:

@@ -387,7 +387,7 @@ async def list_sources(request: Request, caller: Caller) -> SourceList:
     corpus = questions_of(request).corpus
 
     def look() -> SourceList:
-        return SourceList(sources=tuple(_source(corpus, s, principal=caller) for s in corpus.sources))
+        return SourceList(sources=tuple(_source(corpus, s, principal=caller) for s in corpus.sources_for(caller)))
 
     return await asyncio.to_thread(look)
 
@@ -421,7 +421,7 @@ async def list_documents(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     all_versions: bool = False,
 ) -> Listing:
-    corpus = _with_source(request, name)
+    corpus = _with_source(request, name, caller)
 
     def look() -> Listing:
         found = corpus.list_documents(name, principal=caller, only_current=not all_versions, start=start, limit=limit)
@@ -455,14 +455,14 @@ def _listed(corpus: Corpus, info: DocumentInfo, *, principal: Principal) -> List
 
 @router.get("/sources/{name}/report", summary="How the files of a source were read")
 async def ingest_report(name: SourceName, request: Request, caller: Caller) -> Ingested:
-    corpus = _with_source(request, name)
+    corpus = _with_source(request, name, caller)
     files = await asyncio.to_thread(corpus.ingested, name, principal=caller)
     return Ingested(source=name, synced=corpus.synced, files=files)
 
 
-def _with_source(request: Request, name: str) -> Corpus:
+def _with_source(request: Request, name: str, principal: Principal) -> Corpus:
     corpus = questions_of(request).corpus
-    if corpus.config.source(name) is None:
+    if name not in {source.name for source in corpus.sources_for(principal)}:
         raise UnknownSource(f"no source is called {name!r}")
     return corpus
 

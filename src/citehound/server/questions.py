@@ -331,12 +331,13 @@ class Questions:
         config = self.config
         corpus = self.corpus
         if sources is not None:
+            known = {source.name for source in corpus.sources_for(principal)}
             for name in sources:
-                if config.source(name) is None:
+                if name not in known:
                     raise UnknownSource(f"no source is called {name!r}; GET /v1/sources lists them")
             if not sources:
                 raise UsageError("sources is empty; name some, or leave it out")
-            corpus = corpus.only(sources)
+            corpus = corpus.only(sources, principal=principal)
             config = replace(config, sources=corpus.sources)
         own = model is None or model in (OWN_MODEL, config.model.name)
         if not own:
