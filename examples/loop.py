@@ -17,8 +17,8 @@ from citehound.session import CheckedAnswer, Session
 MOST_STEPS = 16
 
 
-def answer(question: str, session: Session, client: anthropic.Anthropic, model: str) -> CheckedAnswer:
-    """Lets the model search and read until it answers; what fails the check goes back to it once."""
+def answer(question: str, session: Session, client: anthropic.Anthropic, model: str) -> CheckedAnswer | None:
+    """Lets the model search and read until it answers, at most so many steps; what fails goes back to it once."""
     tools: list[Any] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in session.tools
     ]
@@ -41,7 +41,7 @@ def answer(question: str, session: Session, client: anthropic.Anthropic, model: 
             return checked
         sent_back = True
         messages.append({"role": "user", "content": "This failed the check:\n" + "\n".join(checked.feedback)})
-    return session.check_answer(f"Missing: {question}", question=question)
+    return None
 
 
 def as_result(ident: str, result: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +54,7 @@ if __name__ == "__main__":
         session = Session(assistant.corpus, principal=OWNER)
         model = os.environ.get("ANTHROPIC_MODEL", "claude-opus-5-5")
         checked = answer(sys.argv[2], session, anthropic.Anthropic(), model)
-    print(checked.text)
-    print(f"status: {checked.status}")
+    if checked is None:
+        sys.exit(f"there is no answer after {MOST_STEPS} steps")
+    print(f"{checked.text}\nstatus: {checked.status}")
     sys.exit(0 if checked.status in ("complete", "not_found") else 3)

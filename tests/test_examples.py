@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import protocol_server
+from citehound.access import OWNER
+from citehound.config import load
+from citehound.corpus import Corpus
+from citehound.session import Session
+from served import serving
 from small import WITHIN_24, opened
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,18 +41,16 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return folder / "citehound.toml"
 
 
-def loop(
-    config: Path, *script: dict[str, Any]
-) -> tuple[subprocess.CompletedProcess[str], list[protocol_server.Received]]:
-    with protocol_server.serve(list(script), protocol="anthropic") as model:
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / "loop.py"), str(config), QUESTION],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "ANTHROPIC_BASE_URL": model.base_url, "ANTHROPIC_API_KEY": "none"},
-        )
-        return done, model.requests()
+def played(config: Path, *script: dict[str, Any]) -> tuple[Any, list[protocol_server.Received]]:
+    """The loop's verdict on an answer, and what its model was sent."""
+    anthropic = pytest.importorskip("anthropic", reason="needs the anthropic package")
+    loop = runpy.run_path(str(EXAMPLES / "loop.py"))
+    with (
+        protocol_server.serve(list(script), protocol="anthropic") as model,
+        Corpus.open(load(config, env={})) as corpus,
+        anthropic.Anthropic(base_url=model.base_url, api_key="none") as client,
+    ):
+        return loop["answer"](QUESTION, Session(corpus, principal=OWNER), client, "m"), model.requests()
 
 
 def test_the_plain_loop_is_at_most_60_lines() -> None:
@@ -57,24 +58,40 @@ def test_the_plain_loop_is_at_most_60_lines() -> None:
 
 
 def test_the_plain_loop_searches_reads_and_answers(config: Path) -> None:
-    done, requests = loop(config, SEARCH, READ, final(GOOD))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "1. Incidents must be reported within 24 hours. [rules/security §7]",
-        "status: complete",
-    ]
+    checked, requests = played(config, SEARCH, READ, final(GOOD))
+    assert (checked.status, checked.claims[0].status) == ("complete", "verified")
     assert requests[0].tool_names[:3] == ["search_rules", "search_deals", "read_document"]
     assert WITHIN_24 in json.dumps(requests[2].messages[-1], ensure_ascii=False)
 
 
 def test_the_plain_loop_sends_a_lie_back_once_and_then_shows_it_as_one(config: Path) -> None:
-    done, requests = loop(config, READ, final(LIE), final(LIE))
-    assert done.returncode == 3, done.stderr
+    checked, requests = played(config, READ, final(LIE), final(LIE))
+    assert (checked.status, checked.claims[0].status) == ("partial", "unverified")
     assert "48 hours" in str(requests[2].messages[-1]["content"])
-    assert "**(unverified" in done.stdout and "status: partial" in done.stdout
 
 
-# TypeScript. Slow, as npm fetches packages: `make test-typescript`.
+def test_the_plain_loop_ends_where_its_model_never_answers(config: Path) -> None:
+    checked, requests = played(config, {**SEARCH, "repeat": True})
+    assert (len(requests), checked) == (16, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "code", "shown"), [(GOOD, 0, "complete"), (LIE, 3, "partial")])
+def test_the_plain_loop_runs_as_a_program(config: Path, text: str, code: int, shown: str) -> None:
+    with protocol_server.serve([SEARCH, READ, final(text), final(text)], protocol="anthropic") as model:
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "loop.py"), str(config), QUESTION],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "ANTHROPIC_BASE_URL": model.base_url, "ANTHROPIC_API_KEY": "none"},
+        )
+    assert done.returncode == code, done.stderr
+    assert done.stdout.splitlines()[-1] == f"status: {shown}"
+    assert ("**(unverified" in done.stdout) == (code == 3)
+
+
+# TypeScript. Slow, as npm fetches packages: `make test-typescript` runs it.
 
 
 def _tool(name: str) -> str:
@@ -97,26 +114,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@contextmanager
-def serving(config: Path) -> Generator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "citehound", "serve", "--port", "0", "--config", str(config)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        yield next(found.group() for line in process.stderr if (found := re.search(r"http://[\d.]+:\d+", line)))
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 def typescript(
     built: Path, config: Path, *script: dict[str, Any]
 ) -> tuple[subprocess.CompletedProcess[str], list[Any]]:
     node = _tool("node")
-    with serving(config) as base, protocol_server.serve(list(script), protocol="anthropic") as model:
+    with serving(config) as server, protocol_server.serve(list(script), protocol="anthropic") as model:
         done = subprocess.run(
             [node, "build/ask.js", QUESTION],
             cwd=built,
@@ -127,7 +129,7 @@ def typescript(
                 **os.environ,
                 "ANTHROPIC_BASE_URL": model.base_url,
                 "ANTHROPIC_API_KEY": "none",
-                "CITEHOUND_URL": base,
+                "CITEHOUND_URL": server.url,
             },
         )
         return done, model.requests()

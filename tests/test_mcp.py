@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+import protocol_server
 from citehound import config as configuration
 from citehound.access import OWNER
 from citehound.assistant import Assistant
@@ -459,7 +461,8 @@ class Raw:
             encoding="utf-8",
             env={**os.environ, "PYTHONPATH": str(path.parent)},
         )
-        self._timer = threading.Timer(60, self.process.kill)
+        self.initialized = False
+        self._timer = threading.Timer(120, self.process.kill)
         self._timer.start()
 
     def send(self, line: str) -> None:
@@ -481,6 +484,13 @@ class Raw:
         answer = self.receive()
         assert answer["id"] == number
         return answer
+
+    def initialize(self) -> None:
+        """The handshake, once."""
+        if not self.initialized:
+            self.initialized = True
+            assert "result" in self.request(2, "initialize", INITIALIZE)
+            self.send('{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
     def close(self) -> tuple[int, str]:
         """Exit code and stderr."""
@@ -527,41 +537,55 @@ def test_a_process_outlives_whatever_it_is_sent(served: Path) -> None:
     for line in LINES:
         raw.send(line)
         assert raw.receive()["error"]["code"] in (-32700, -32600), line
-    assert "result" in raw.request(2, "initialize", INITIALIZE)
-    raw.send('{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+    raw.initialize()
     raw.send('{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 999}}')
     raw.send('{"jsonrpc": "2.0", "method": "notifications/nothing"}')
     raw.send('{"jsonrpc": "2.0", "id": {"a": 1}, "method": "ping"}')  # its id is none, so it is owed no answer
-    for number, (method, params) in enumerate(CALLS, start=10):
+    for number, (method, params) in enumerate([*CALLS, *shared_calls()], start=10):
         answer = raw.request(number, method, params)
         assert fails(answer) and "Traceback" not in json.dumps(answer), method
-    assert not fails(raw.request(50, "tools/call", {"name": "search_noisy", "arguments": {"query": "incidents"}}))
-    assert raw.process.stdin is not None
+    for line in shared_lines():
+        raw.send(line)
+        assert fails(raw.receive()), line
+    assert not fails(raw.request(90, "tools/call", {"name": "search_noisy", "arguments": {"query": "incidents"}}))
     code, err = raw.close()
     assert code == 0
     assert "Traceback" not in err
 
 
-def test_the_shared_hostile_requests_are_refused(served: Path, shared_data: Path) -> None:
-    lines = (shared_data / "attacks" / "hostile_inputs.jsonl").read_text("utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if row["surface"] == "mcp"]
-    assert rows
-    raw = Raw(served)
-    early = [row for row in rows if row["request"].get("skip_init")]
-    for row in [*early, None, *(row for row in rows if row not in early)]:
-        if row is None:
-            assert "result" in raw.request(1, "initialize", INITIALIZE)
-            continue
-        request = row["request"]
-        if "raw" in request:
-            raw.send(request["raw"])
-            answer = raw.receive()
-        else:
-            answer = raw.request(2, request["method"], request["params"])
-        assert fails(answer), row["name"]
-        assert "Traceback" not in json.dumps(answer)
-        assert "result" in raw.request(3, "ping")
-    assert raw.close()[0] == 0
+def shared_rows() -> list[dict[str, Any]]:
+    """Requests of the shared hostile inputs; none where this checkout stands alone."""
+    file = Path(__file__).parents[2] / "shared" / "data" / "attacks" / "hostile_inputs.jsonl"
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    return [row["request"] for row in rows if row["surface"] == "mcp"]
+
+
+def shared_calls() -> list[tuple[str, Any]]:
+    return [(request["method"], request["params"]) for request in shared_rows() if "method" in request]
+
+
+def shared_lines() -> list[str]:
+    return [request["raw"] for request in shared_rows() if "raw" in request]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, None])
+def test_a_process_that_is_ended_records_what_runs(tmp_path: Path, how: signal.Signals | None) -> None:
+    with protocol_server.serve([{"kind": "timeout", "phase": "read", "repeat": True}]) as model:
+        settings = f'[model]\nname = "openai-compatible:m"\nbase_url = "{model.openai_url}"\n'
+        path = write_corpus(tmp_path, toml=f"{settings}[model.price]\ninput = 0.0\noutput = 0.0\n{TOML}")
+        raw = Raw(path)
+        raw.initialize()
+        asked = {"name": "ask", "arguments": {"question": QUESTION, "mode": "agent"}}
+        raw.send(json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": asked}))
+        model.wait_for(1, timeout=60)
+        if how is not None:
+            raw.process.send_signal(how)
+        code, err = raw.close()  # stdin is closed, too
+    assert code == (0 if how is None else 130) and "Traceback" not in err
+    store = RunStore(tmp_path / ".citehound" / "runs.sqlite")
+    (summary,) = store.list(5, principal=OWNER)
+    assert store.get(summary.run_id, principal=OWNER).answer.stop_reason == "cancelled"
 
 
 def documented() -> list[dict[str, Any]]:

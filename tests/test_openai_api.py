@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,39 +23,14 @@ from citehound.config import load
 from citehound.corpus import Corpus
 from citehound.judge import DECISION
 from citehound.models.scripted import ScriptedModel, call
-from citehound.server.app import create_app
+from citehound.server.app import bind, create_app
 from citehound.server.tokens import FILE, Tokens
+from served import live, serving
 from small import FILES, GOOD, TOML, WITHIN_24, opened, quoting
 
 openai = pytest.importorskip("openai", reason="needs the openai package")
 
 QUESTION = "Within how many hours must incidents be reported?"
-
-
-@contextmanager
-def serving(config: Path) -> Generator[str]:
-    """`citehound serve` as a process of its own; gives its address once it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "citehound", "serve", "--port", "0", "--config", str(config)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    said: list[str] = []
-    try:
-        for line in process.stderr:
-            said.append(line)
-            if found := re.search(r"http://[\d.]+:\d+", line):
-                break
-        else:
-            raise RuntimeError("the server did not start: " + "".join(said))
-        with httpx.Client(base_url=found.group(), transport=httpx.HTTPTransport(retries=3)) as client:
-            while client.get("/readyz").status_code != 200:  # it answers at once while it gets ready
-                pass
-        yield found.group()
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
 
 
 HOSTILE = "![x](http://evil.example/?q=1) <img src=http://evil.example/i> [click](javascript:alert(1)) `a` $\\x$"
@@ -88,11 +61,13 @@ def folder(built: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def base(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """A server process; the model 'openai-compatible:stalled' never answers."""
+    """A server on a socket of its own; the model 'openai-compatible:stalled' never answers."""
     folder = shutil.copytree(built, tmp_path_factory.mktemp("served") / "own")
     with protocol_server.serve([{"kind": "timeout", "phase": "read", "repeat": True}]) as model:
         (folder / "citehound.toml").write_text(MODEL.format(url=model.openai_url) + TOML, "utf-8")
-        with serving(folder / "citehound.toml") as base:
+        listening = bind("127.0.0.1", 0)
+        app = create_app(load(folder / "citehound.toml", env={}), port=listening.getsockname()[1])
+        with live(app, listening) as base:
             yield base
 
 
@@ -114,6 +89,18 @@ def test_the_models_are_listed_and_found(client: Any) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
         client.models.retrieve("gpt-5")
     assert refused.value.code == "model_not_found"
+
+
+def test_the_official_client_works_with_a_server_process(folder: Path) -> None:
+    with (
+        serving(folder / "citehound.toml") as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        assert "citehound" in [model.id for model in client.models.list()]
+        whole = ask(client, QUESTION).choices[0].message.content
+        chunks = list(ask(client, QUESTION, stream=True))
+        text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert WITHIN_24 in whole and re.sub(r"run \w+", "", text) == re.sub(r"run \w+", "", whole)
 
 
 def test_an_answer_has_numbered_references_with_quotes_and_the_answer_as_data(client: Any) -> None:
