@@ -11,7 +11,7 @@ WORKERS ?= 2
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
 	verification quotes sources site egress corpus chunking config packaging deploy scale runs security evals layers)
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-browser test-modes test-typescript test-wheel test-newest docs site lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-browser test-security test-modes test-typescript test-wheel test-newest docs site lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -63,8 +63,12 @@ bench-ingest: $(BENCH_VENV)/.installed  ## reading of all formats: speed, memory
 test-browser: $(VENV)/.developed  ## the long form: the page in Chromium, every theme and width, hostile content, keyboard only
 	$(BIN)/python -m pytest tests/browser
 
-test-typescript: $(VENV)/.developed  ## the example in TypeScript, installed, type-checked and run (needs Node 20 and npm)
-	$(BIN)/python -m pytest -m slow tests/test_examples.py
+test-typescript: $(VENV)/.developed  ## the examples (TypeScript needs Node 20 and npm), and MCP processes that are ended
+	$(BIN)/python -m pytest -m slow tests/test_examples.py tests/test_mcp.py
+
+test-security: $(VENV)/.developed  ## the long form: every attack through every surface with a model that obeys, and what others may see
+	$(BIN)/python -m pytest tests/security tests/test_security.py tests/test_egress.py tests/test_attacks_inputs.py tests/test_faults.py \
+		tests/test_server_guard.py tests/test_server_hostile.py tests/test_quarantine.py $(wildcard tests/test_permissions*.py)
 
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls; every transcript
 	$(BIN)/python -m pytest -m slow tests/test_routing.py tests/test_transcripts.py
