@@ -28,7 +28,7 @@ from citehound.config import DashboardConfig
 from citehound.dashboard import Selection, citation_alert, dashboard, matching
 from citehound.runs import RunStore
 
-AIM = 3.0
+AIM = 5.0
 DAY = 86400.0
 DOCUMENTS = 5000
 SOURCES = ("policies", "contracts", "wiki", "tickets")

@@ -247,6 +247,7 @@ def run(place: Path, program: str, *arguments: str) -> subprocess.CompletedProce
     """Runs a program of an environment, away from this checkout and its settings."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("CITEHOUND_") and not k.endswith("_API_KEY")}
     env.pop("PYTHONPATH", None)
+    env["XDG_CACHE_HOME"] = str(place / "cache")
     command = [place / "bin" / program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=env, timeout=120)
 
@@ -309,5 +310,5 @@ def test_the_wheel_installed_by_itself_answers_and_serves(wheel: Path, tmp_path:
             assert opener.open(url + path, timeout=30).status == 200
     finally:
         server.terminate()
-        server.communicate(timeout=30)
-    assert server.returncode == 0
+        said = server.communicate(timeout=30)[1]
+    assert server.returncode == 0, said
