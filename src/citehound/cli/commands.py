@@ -53,7 +53,9 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _config_path(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
     """The command's own --config, else the one given before the command."""
-    given = value or context.find_root().params.get("config_path")
+    given, above = value, context.parent
+    while given is None and above is not None:
+        given, above = above.params.get("config_path"), above.parent
     if given is not None and "\0" in str(given):
         raise UsageError("--config has a NUL character; name a file")
     return given

@@ -80,7 +80,8 @@ class _OneLine(logging.Formatter):
 
 
 @click.group()
-def tokens() -> None:
+@config_option
+def tokens(config_path: Path | None) -> None:
     """Say who may use the server."""
 
 
