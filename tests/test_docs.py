@@ -151,6 +151,7 @@ KINDS = {
     "[agent]": config.AgentConfig,
     "[routing]": config.RoutingConfig,
     "[verify]": config.VerifyConfig,
+    "[security]": config.SecurityConfig,
     "[chat]": config.ChatConfig,
     "[server]": config.ServerConfig,
     "[dashboard]": config.DashboardConfig,
