@@ -20,6 +20,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -171,7 +172,7 @@ def _add_health(app: FastAPI) -> None:
 
 
 def _add_pages(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
+    app.mount("/static", GZipMiddleware(StaticFiles(directory=STATIC, check_dir=False)), name="static")
     for path, file in PAGES.items():
         app.add_api_route(path, _page(STATIC / file), methods=["GET"], include_in_schema=False)
 

@@ -8,7 +8,7 @@ import { STATUS, markdown } from "./words.js";
 const MODES = ["", "single", "hops", "agent", "research"];
 const narrow = matchMedia("(max-width: 1099px)");
 
-const thread = { turns: [], chat: null };
+const thread = { turns: [], chat: null, queued: false, sending: false };
 let known = [];
 let oldest = null;
 
@@ -235,7 +235,11 @@ function arrange() {
   byId("corpus").hidden = some;
   const busy = thread.turns.some((turn) => turn.running);
   const goesOn = some && (thread.chat !== null || busy);
-  byId("send").disabled = busy;
+  byId("queued").hidden = !thread.queued;
+  if (thread.queued && !busy) {
+    thread.queued = false;
+    byId("ask").requestSubmit();
+  }
   byId("question").placeholder = busy ? "Being answered; a follow-up question comes after" : goesOn ? "Ask a follow-up question" : some ? "Ask another question" : "Ask a question";
   byId("question-label").textContent = goesOn ? "Your follow-up question" : "Your question";
   byId("sources-field").disabled = goesOn; // they were chosen when the conversation began
@@ -245,6 +249,7 @@ function clear() {
   for (const turn of thread.turns) turn.leave();
   thread.turns = [];
   thread.chat = null;
+  thread.queued = false;
   byId("thread").replaceChildren();
   closeDocument({ focus: false });
   arrange();
@@ -379,13 +384,19 @@ async function ask(event) {
   const question = field.value.trim();
   const wrong = byId("ask").querySelector(".banner");
   wrong?.remove();
-  if (!question || byId("send").disabled) return;
+  if (!question || thread.sending) return;
+  if (thread.turns.some((turn) => turn.running)) {
+    thread.queued = true; // one question of a conversation at a time
+    announce(byId("queued").textContent);
+    arrange();
+    return;
+  }
   if (chosenSources()?.length === 0) {
     byId("options").open = true;
     byId("ask").prepend(problem(new Error("No source is chosen; choose at least one.")));
     return;
   }
-  byId("send").disabled = true;
+  thread.sending = true;
   try {
     const started = await request("/v1/runs", { method: "POST", body: body(question) });
     field.value = "";
@@ -406,6 +417,7 @@ async function ask(event) {
     if (error.status === 404 && thread.chat) {
       const anew = () => {
         thread.chat = null;
+        thread.sending = false;
         arrange();
         byId("ask").requestSubmit();
       };
@@ -416,12 +428,15 @@ async function ask(event) {
     const wait = error.after ? new ApiError(`${error.message} (again in ${Math.ceil(error.after)} s)`) : error;
     byId("ask").prepend(problem(wait));
   } finally {
+    thread.sending = false;
     arrange();
   }
 }
 
 function grow() {
   const field = byId("question");
+  thread.queued = false; // what is being changed is not to be sent
+  byId("queued").hidden = true;
   try {
     sessionStorage.setItem("citehound-draft", field.value); // a reload keeps what was begun to be written
   } catch {
