@@ -382,8 +382,20 @@ def test_nothing_in_a_document_becomes_markup_or_a_link(folder: Path) -> None:
     turns = [call("read_document", {"document": "rules/evil"}), *[quoting("rules/evil", quote, text=HOSTILE)] * 2]
     with app_over(folder, turns) as http:
         said = post(http, ASKED).json()["choices"][0]["message"]["content"]
-    html = MarkdownIt("commonmark", {"html": True}).render(said)
-    assert html.count("evil.example") >= 2
+        searches = call("search_rules", {"query": HOSTILE})
+        http.model.__init__([searches, *turns])
+        stream = post(http, ASKED, stream=True).text
+    steps = [json.loads(line[6:]) for line in stream.split("\n\n") if line.startswith("data: {")]
+    deltas = [choice["delta"] for step in steps for choice in step["choices"]]
+    thought = "".join(delta.get("reasoning_content", "") for delta in deltas)
+    assert "evil.example" in thought
+    assert_inert(said)
+    assert_inert(thought)
+
+
+def assert_inert(markdown: str) -> None:
+    html = MarkdownIt("commonmark", {"html": True}).render(markdown)
+    assert "evil.example" in html
     assert re.findall(r"<(?:a|img)\b[^>]*>", html) == []
     outside_code = re.sub(r"<code>.*?</code>", "", html)  # where front-ends make links of addresses
     assert "evil.example" not in outside_code and "javascript:" not in outside_code

@@ -517,7 +517,7 @@ async def _lines(running: Running) -> AsyncGenerator[str | None]:
             upcoming = asyncio.ensure_future(anext(events, None))
             line = event_line(found[1])
             if line is not None:
-                yield redact(visible(line))
+                yield markdown_text(redact(visible(line)))  # front-ends show it as Markdown, too
     finally:
         upcoming.cancel()
 
