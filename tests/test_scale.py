@@ -6,17 +6,22 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import retrieval
 import scale
 
 
-def test_a_small_index_is_built_searched_and_changed(tmp_path: Path) -> None:
-    row = scale.measure(tmp_path / "index", passages=300, queries=10)
-    assert row.passages == 300 and row.build_seconds is not None
-    assert 0 < row.p50_ms <= row.p95_ms
-    assert scale.measure(tmp_path / "index", passages=300, queries=5).build_seconds is None
+@pytest.mark.parametrize("engine", ["citehound", "fts5"])
+def test_a_small_index_is_built_searched_and_changed(engine: str, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    built = scale.build(engine, folder, passages=300)
+    assert built is not None and scale.build(engine, folder, passages=300) is None
+    row = scale.measure(engine, folder, passages=300, queries=10, built=built)
+    assert (row.passages, row.build_seconds, row.build_cpu_seconds) == (300, built.seconds, built.cpu_seconds)
+    assert 0 < row.p50_ms <= row.p95_ms and row.bytes_on_disk > 0
 
 
 def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> None:
@@ -25,7 +30,7 @@ def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> No
     texts = {"a": "Refunds are paid within ten days.", "b": "Disks are encrypted.", "c": "Clocks are wound."}
     rows = [json.dumps({"id": key, "title": key, "text": text}) for key, text in texts.items()]
     (folder / "corpus.jsonl").write_text("\n".join(rows), "utf-8")
-    asked = [
+    asked: list[dict[str, str | list[str]]] = [
         {"question": "When are refunds paid?", "must_read": ["a"]},
         {"question": "Which disks are encrypted?", "must_read": ["b"]},
         {"question": "Who is the king?", "must_read": []},
