@@ -10,6 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -23,9 +24,13 @@ from citehound.corpus import Corpus
 from citehound.errors import CitehoundError, ConfigError, IndexCorrupt, UnknownDocument, UnknownSource
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.terms import Terms
+from citehound.server.app import bind, create_app
+from citehound.server.tokens import FILE as TOKENS
+from citehound.server.tokens import Tokens
 from citehound.sources.python import PythonSource
 from citehound.toolbox import corpus_tools
 from index_conformance import entry
+from served import live
 from small import write_corpus
 
 ANN = Principal(name="ann", groups=frozenset({"hr"}))
@@ -461,3 +466,37 @@ def test_a_changed_byte_in_any_part_is_noticed(tmp_path: Path) -> None:
             EmbeddedIndex(tmp_path / "index")
         path.write_bytes(whole)
     assert _both(tmp_path / "index") == {"a": ["a/x"], "b": ["b/y"]}
+
+
+def test_a_token_sees_through_the_server_what_its_groups_may(tmp_path: Path) -> None:
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    toml = TOML.replace('paths = ["hr/handbook/"]', 'paths = ["hr/nothing/"]').replace(
+        'groups = ["*"]', 'groups = ["hr"]'
+    )
+    loaded = config.load(write_corpus(tmp_path, FILES, toml=toml), env={})
+    tokens = Tokens(loaded.state / TOKENS)
+    made = {"eve": tokens.add("eve"), "ann": tokens.add("ann", groups=["hr"])}
+    listening = bind("127.0.0.1", 0)
+    app = create_app(loaded, port=listening.getsockname()[1])
+    with live(app, listening) as url, httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+
+        def got(who: str, path: str) -> httpx2.Response:
+            return client.get(path, headers={"Authorization": f"Bearer {made[who]}"})
+
+        assert [s["name"] for s in got("ann", "/v1/sources").json()["sources"]] == ["hr", "rules"]
+        assert [s["name"] for s in got("eve", "/v1/sources").json()["sources"]] == ["rules"]
+        assert got("ann", "/v1/documents/hr/pay").status_code == 200
+        forbidden, missing = got("eve", "/v1/documents/hr/pay"), got("eve", "/v1/documents/hr/zzz")
+        assert (forbidden.status_code, missing.status_code) == (404, 404)
+        assert forbidden.text.replace("hr/pay", "hr/zzz") == missing.text
+        for path in ("/v1/sources/hr/documents", "/v1/sources/hr/report"):
+            there, not_there = got("eve", path), got("eve", path.replace("/hr/", "/zz/"))
+            assert there.status_code == 404 and there.text.replace("'hr'", "'zz'") == not_there.text
+        headers = {"Authorization": f"Bearer {made['eve']}"}
+        asked = client.post("/v1/ask", json={"question": "pay bands?", "sources": ["hr"]}, headers=headers)
+        assert asked.status_code == 404
+        found = client.post("/v1/search", json={"source": "rules", "query": "subsidiary"}, headers=headers).json()
+        assert found["hits"] == []
+        _change(tmp_path, toml.replace('access = ["hr"]', ""))
+        assert got("eve", "/v1/documents/hr/pay").status_code == 200
