@@ -11,7 +11,7 @@ WORKERS ?= 2
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
 	verification quotes sources site egress corpus chunking config packaging deploy scale runs security evals layers)
 
-.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead test-crash test-formats test-scale-ingest bench-ingest test-browser test-security test-modes test-typescript test-wheel test-newest docs site lock clean
+.PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead bench-load test-server test-crash test-formats test-scale-ingest bench-ingest test-browser test-security test-modes test-typescript test-wheel test-newest docs site lock clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed  ## answer a question over the bundled corpus, offline
@@ -46,6 +46,13 @@ bench-tokens: $(BENCH_VENV)/.installed  ## input tokens of an investigation, bes
 
 bench-overhead: $(BENCH_VENV)/.installed  ## what the loop adds to a step, beside LangChain's agent
 	$(BENCH_VENV)/bin/python benchmarks/overhead.py
+
+bench-load: $(VENV)/.developed  ## 64 questions at once against the server, and 2,000 of them
+	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/load.py --questions 2000
+
+test-server: $(VENV)/.developed  ## the long form: thousands of generated requests against the server's OpenAPI
+	$(BIN)/python -m pytest -m slow tests/test_server_schema.py
 
 test-crash: $(VENV)/.developed  ## the long form: 500 rounds of kill -9 while indexing, and of a disk that gets full
 	$(BIN)/python -m pytest -m slow tests/crash
