@@ -1,6 +1,6 @@
 """Many questions at once against `citehound serve`: errors, time per step, what is turned away, and memory.
 
-    python benchmarks/load.py [--questions N] [--parallel 64] [--latency 0.2] [--profile FILE] [--json]
+    python benchmarks/load.py [--questions N] [--parallel 64] [--latency 0.2] [--steps 10] [--json]
 
 The server is a real process over the bundled bank, its model the protocol server of the tests, which answers every
 request `latency` seconds after it came. A question takes ten steps (nine turns with a search and a read, and an
@@ -91,17 +91,15 @@ class _Seen:
 
 
 @contextmanager
-def served(folder: Path, model_url: str, *, parallel: int, profile: Path | None = None) -> Generator[tuple[str, int]]:
+def served(folder: Path, model_url: str, *, parallel: int) -> Generator[tuple[str, int]]:
     """The server's URL and process id."""
     shutil.copytree(ROOT / "src" / "citehound" / "demos" / "bank", folder, dirs_exist_ok=True)
     path = folder / "citehound.toml"
     settings = f'[model]\nname = "anthropic:{MODEL}"\nbase_url = "{model_url}"\n'
-    settings += f"[budget]\nmax_steps = {STEPS + 2}\nmax_dollars = 5.0\n"
+    settings += f"[budget]\nmax_steps = {STEPS + 2}\nmax_dollars = 5.0\nmax_seconds = 900.0\n"
     settings += f"[server]\nmax_questions = {parallel}\nquestions_per_minute = 1000000\nrequests_per_minute = 1000000\n"
     path.write_text(settings + _sources(path.read_text("utf-8")), "utf-8")
     command = [sys.executable, "-m", "citehound", "serve", "--port", "0", "--config", str(path)]
-    if profile is not None:
-        command[1:2] = ["-m", "cProfile", "-o", str(profile), "-m"]
     env = {**os.environ, "ANTHROPIC_API_KEY": "none"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
     assert process.stderr is not None
@@ -112,7 +110,7 @@ def served(folder: Path, model_url: str, *, parallel: int, profile: Path | None 
                 url = found[1]
                 break
         if not url:
-            raise SystemExit("the server did not start")
+            raise SystemExit("the server did not start: 'citehound serve' says why")
         while httpx2.get(f"{url}/readyz").status_code != 200:
             time.sleep(0.1)
         yield url, process.pid
@@ -127,7 +125,7 @@ def _sources(toml: str) -> str:
     return toml[toml.index("[[sources]]") :]
 
 
-async def _ask(client: httpx2.AsyncClient, number: int, seen: _Seen, *, latency: float) -> None:
+async def _ask(client: httpx2.AsyncClient, number: int, seen: _Seen, *, latency: float, steps: int) -> None:
     """One question, followed as events."""
     body = {"question": f"Does contract number {number} comply with the outsourcing policy?", "mode": "agent"}
     began = time.perf_counter()
@@ -148,7 +146,7 @@ async def _ask(client: httpx2.AsyncClient, number: int, seen: _Seen, *, latency:
     except httpx2.HTTPError as error:
         seen.errors.append(f"{type(error).__name__}: {error}")
         return
-    if answer is None or answer["stop_reason"] != "answered" or len(starts) != STEPS:
+    if answer is None or answer["stop_reason"] != "answered" or len(starts) != steps:
         seen.errors.append(f"{len(starts)} steps, {answer and (answer['stop_reason'], answer['warnings'])}")
         return
     ends = [*starts[1:], float(answer["usage"]["seconds"])]
@@ -165,18 +163,18 @@ async def _excess(client: httpx2.AsyncClient, number: int) -> tuple[float, bool]
 
 
 async def _load(
-    url: str, pid: int, *, questions: int, parallel: int, latency: float
+    url: str, pid: int, *, questions: int, parallel: int, latency: float, steps: int
 ) -> tuple[_Seen, list[tuple[float, bool]]]:
     seen = _Seen()
     turned_away: list[tuple[float, bool]] = []
     numbers = iter(range(questions))
     full = asyncio.Event()
     limits = httpx2.Limits(max_connections=parallel + EXCESS)
-    async with httpx2.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=900, limits=limits, trust_env=False) as client:
 
         async def work() -> None:
             for number in numbers:
-                await _ask(client, number, seen, latency=latency)
+                await _ask(client, number, seen, latency=latency, steps=steps)
                 seen.done += 1
                 if seen.done % max(1, questions // 100) == 0:
                     seen.memory.append((seen.done, resident(pid)))
@@ -212,16 +210,18 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else float("nan")
 
 
-def measure(*, questions: int, parallel: int, latency: float, profile: Path | None = None) -> Load:
+def measure(*, questions: int, parallel: int, latency: float, steps: int = STEPS) -> Load:
     module = f"{Path(__file__).resolve().parent / 'loads.py'}:slow"
-    os.environ["CITEHOUND_LOAD_LATENCY"] = str(latency)
+    os.environ.update({"LOAD_LATENCY": str(latency), "LOAD_STEPS": str(steps)})
     with (
         tempfile.TemporaryDirectory() as folder,
         model_server(module=module, cache=False) as model,
-        served(Path(folder), model.base_url, parallel=parallel, profile=profile) as (url, pid),
+        served(Path(folder), model.base_url, parallel=parallel) as (url, pid),
     ):
         cpu, began = cpu_seconds(pid), time.perf_counter()
-        seen, turned_away = asyncio.run(_load(url, pid, questions=questions, parallel=parallel, latency=latency))
+        seen, turned_away = asyncio.run(
+            _load(url, pid, questions=questions, parallel=parallel, latency=latency, steps=steps)
+        )
         wall, cpu = time.perf_counter() - began, cpu_seconds(pid) - cpu
     for error in seen.errors[:5]:
         print(error, file=sys.stderr)
@@ -272,10 +272,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", type=int, default=64)
     parser.add_argument("--parallel", type=int, default=64)
     parser.add_argument("--latency", type=float, default=0.2, help="seconds that the model server takes")
-    parser.add_argument("--profile", type=Path, help="write cProfile's figures of the server here")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of each question")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    load = measure(questions=args.questions, parallel=args.parallel, latency=args.latency, profile=args.profile)
+    load = measure(questions=args.questions, parallel=args.parallel, latency=args.latency, steps=args.steps)
     print(json.dumps({**asdict(load), "good": load.good}, indent=2) if args.json else table(load))
     return 0 if load.good else 1
 

@@ -105,9 +105,13 @@ STEPS = 10
 
 def steady(body: dict[str, Any]) -> Reply:
     """The same nine turns for whoever asks: a search and a read in each, none of them twice; then an answer."""
+    return _steady(body, STEPS)
+
+
+def _steady(body: dict[str, Any], steps: int) -> Reply:
     done = sum(1 for message in body["messages"] if message["role"] == "assistant")
     usage = {"input_tokens": 2000 + 400 * done, "output_tokens": 60}
-    if done >= STEPS - 1:
+    if done >= steps - 1:
         quote = "Contracts with a tier 1 supplier are approved by the Board."
         claim = {"text": quote, "citations": [{"document": "policies/outsourcing-policy-v4", "quote": quote}]}
         return {"kind": "draft", "draft": {"claims": [claim], "missing": []}, "usage": usage}
@@ -120,5 +124,6 @@ def steady(body: dict[str, Any]) -> Reply:
 
 
 def slow(body: dict[str, Any]) -> Reply:
-    """`steady`, as long after the request as the environment says."""
-    return {**steady(body), "latency": float(os.environ.get("CITEHOUND_LOAD_LATENCY", "0.2"))}
+    """`steady`, of as many steps and as long after the request as the environment says."""
+    steps = int(os.environ.get("LOAD_STEPS", str(STEPS)))
+    return {**_steady(body, steps), "latency": float(os.environ.get("LOAD_LATENCY", "0.2"))}
