@@ -32,6 +32,7 @@ from citehound.chunking import chunk
 from citehound.config import Config, EmbeddingConfig, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document, Section
+from citehound.embedding import static
 from citehound.events import Event, Read
 from citehound.index import FileState, IndexEntry
 from citehound.index.embedded import EmbeddedIndex
@@ -259,7 +260,11 @@ def stand(sets: Sequence[Set], folder: Path) -> Generator[Stand]:
     started = time.monotonic()
     fresh = not EmbeddedIndex.exists(config.state / "index")
     with contextlib.ExitStack() as opened:
-        index = opened.enter_context(EmbeddedIndex(config.state / "index", write=True)) if fresh else None
+        index = (
+            opened.enter_context(EmbeddedIndex(config.state / "index", write=True, embedder=static()))
+            if fresh
+            else None
+        )
         for one in sets:
             for document, where in documents(source_name(one.name), one.records):
                 places[document.id] = tuple(where)
@@ -467,6 +472,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", help=f"only these, by comma; known: {', '.join(METHODS)}")
     parser.add_argument("--limit", type=int, help="at most so many questions of a set, evenly over its file")
     parser.add_argument("--merged", action=argparse.BooleanOptionalAction, default=True, help="also all corpora in one")
+    parser.add_argument("--apart", action=argparse.BooleanOptionalAction, default=True, help="each set by itself")
     parser.add_argument("--cache", type=Path, help="keep the indexes here and use them again")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
@@ -487,7 +493,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="citehound-multihop-") as scratch:
         cache = Path(given.cache) if given.cache else Path(scratch)
         loaded = [one for folder in found for one in load(folder, limit=given.limit)]
-        plans: list[tuple[list[Set], list[Set]]] = [([one], [one]) for one in loaded]
+        plans: list[tuple[list[Set], list[Set]]] = [([one], [one]) for one in loaded] if given.apart else []
         plain = [one for one in loaded if "+" not in one.name]
         if given.merged and len(plain) > 1:
             merged = [Set(name=f"{one.name}, {MERGED}", records=(), questions=one.questions) for one in plain]
