@@ -167,7 +167,9 @@ def test_a_bug_is_one_line_that_says_how_to_report_it(small: Path, monkeypatch: 
     line = refused(run("runs", "--config", small), 1, "RuntimeError: two lines", "CITEHOUND_DEBUG=1")
     assert line.startswith("error: ")
     monkeypatch.setenv("CITEHOUND_DEBUG", "1")
-    assert isinstance(run("runs", "--config", small).exception, RuntimeError)
+    shown = run("runs", "--config", small)
+    assert shown.exit_code == 1
+    assert "Traceback" in shown.stderr and "RuntimeError: two" in shown.stderr
 
 
 # init and index

@@ -286,8 +286,14 @@ def tool_span(
 
 @contextmanager
 def _span(name: str, *, counted: Mapping[str, str] | None = None) -> Generator[Traced]:
-    with _tracer().start_as_current_span(_clean(name)) as span:
-        yield Traced(span, counted=counted)
+    # By itself, OpenTelemetry would write down what an exception says, whatever that is.
+    with _tracer().start_as_current_span(_clean(name), record_exception=False, set_status_on_exception=False) as span:
+        traced = Traced(span, counted=counted)
+        try:
+            yield traced
+        except Exception as error:
+            traced.failed(f"{type(error).__name__}: {error}")
+            raise
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def _guarded(command: Callable[[], object]) -> int:
         return 1
     except Exception as error:
         if os.environ.get("CITEHOUND_DEBUG") == "1":
-            raise
+            err(traceback.format_exc())  # not raised: what it says may hold a secret, and goes through the gate
         if isinstance(error, OSError) and error.strerror:
             place = f" {error.filename!r}" if error.filename is not None else ""
             err(f"error: {_line(error.strerror)}{place}; check the disk and the permissions")
