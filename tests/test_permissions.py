@@ -356,15 +356,18 @@ def test_doctor_and_index_say_what_is_wrong_with_rules(tmp_path: Path) -> None:
 # a document's own words
 
 
-@pytest.mark.parametrize("key", ["access", "groups", "acl", "trust", "principal", "id", "source", "boost", "tenant"])
-def test_no_document_can_give_itself_rights_trust_or_weight(tmp_path: Path, key: str) -> None:
-    text = f"---\n{key}: '*'\nallowed_groups: [everyone]\n---\n# Plan\n\nThe osmium plan.\n"
-    manifest = f"path,{key},title\nplan.md,hr,Plan\n"
-    toml = '[[sources]]\nname = "hr"\npath = "hr"\naccess = ["hr"]\ntrust = "open"\n'
-    with _synced(tmp_path, {"hr/plan.md": text, "hr/manifest.csv": manifest}, toml) as corpus:
-        assert _ids(corpus, EVE) == [] and _ids(corpus, ANN) == ["hr/plan"]
-        info = corpus.info("hr/plan", principal=ANN)
-        assert info.trust == "open" and key not in info.metadata
+def test_no_document_can_give_itself_rights_trust_or_weight(tmp_path: Path) -> None:
+    keys = ("access", "groups", "acl", "allow", "trust", "principal", "id", "source", "boost", "tenant", "private")
+    files: dict[str, str] = {}
+    for key in keys:
+        files[f"hr/{key}.md"] = f"---\n{key}: '*'\nallowed_groups: [everyone]\n---\n# Plan\n\nThe osmium plan.\n"
+    rows = "".join(f"{key}.md,{','.join(['open'] * len(keys))},Plan\n" for key in keys)
+    files["hr/manifest.csv"] = f"path,{','.join(keys)},title\n{rows}"
+    toml = '[[sources]]\nname = "hr"\npath = "hr"\naccess = ["hr"]\n'
+    with _synced(tmp_path, files, toml) as corpus:
+        assert _ids(corpus, EVE) == [] and _ids(corpus, ANN) == sorted(f"hr/{key}" for key in keys)
+        for info in corpus.list_documents(None, principal=ANN).documents:
+            assert info.trust == "reviewed" and not {*keys, "allowed_groups"} & info.metadata.keys()
 
 
 def test_attacks_on_metadata_take_no_power(shared_data: Path, tmp_path: Path) -> None:

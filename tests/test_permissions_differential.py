@@ -323,11 +323,11 @@ def compared(seed: int, size: int, *, modes: Sequence[str], queries: int = 3) ->
 
 
 SLOW = settings(
-    deadline=None, max_examples=150, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    deadline=None, max_examples=120, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 
-@settings(SLOW, max_examples=6)
+@settings(SLOW, max_examples=4)
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 30))
 def test_what_somebody_may_not_see_changes_nothing_for_them(seed: int, size: int) -> None:
     compared(seed, size, modes=("agent",), queries=2)
