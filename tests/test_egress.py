@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from citehound.egress import Egress, Policy, host_of, is_public, place_of
 from citehound.errors import EgressRefused, SourceFailed
@@ -195,6 +197,35 @@ def test_the_address_that_was_checked_is_the_one_connected_to() -> None:
     assert sent.headers["host"] == "example.org"
     assert sent.extensions["sni_hostname"] == "example.org"
     assert str(sent.url) == f"https://{PUBLIC}/a?b=c"
+
+
+PRIVATE = [
+    *("127.0.0.1", "::1", "10.0.0.7", "169.254.169.254"),
+    *("::ffff:192.168.0.1", "64:ff9b::a00:1", "fd00::1", "100.64.0.9"),
+]
+ANSWERS = st.lists(st.sampled_from([PUBLIC, OTHER, "2606:4700:4700::1111", *PRIVATE]), min_size=1, max_size=3)
+
+
+@given(st.lists(ANSWERS, min_size=1, max_size=6), st.sampled_from([301, 302, 303, 307, 308]), st.booleans())
+def test_no_sequence_of_answers_and_redirects_connects_to_a_private_address(
+    answers: list[list[str]], status: int, same_host: bool
+) -> None:
+    """A name that leads elsewhere at each look-up, over redirects that go on and on."""
+    hops = iter(range(100))
+
+    def bounce(request: httpx2.Request) -> httpx2.Response:
+        where = "https://example.org/" if same_host else f"https://h{next(hops)}.example.org/"
+        return httpx2.Response(status, headers={"location": where})
+
+    network = Network(bounce)
+    with pytest.raises(SourceFailed):
+        get("https://example.org/", network=network, resolve=names(*answers))
+    assert not set(network.connected) & set(PRIVATE)
+    allowed = 0  # look-ups before the first answer that holds a private address
+    while allowed < len(answers) and not set(answers[allowed]) & set(PRIVATE):
+        allowed += 1
+    if allowed < len(answers):
+        assert len(network.connected) <= allowed
 
 
 def test_a_redirect_is_looked_up_and_checked_again() -> None:
