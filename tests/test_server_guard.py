@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -229,6 +230,40 @@ def test_the_page_gets_a_session_for_a_token(tmp_path: Path) -> None:
     assert client.get("/v1/session", headers={"Cookie": f"citehound_session={session}"}).status_code == 401
     behind = client.post("/v1/session", json={"token": token}, headers={"Host": "ask.example.com"})
     assert "Secure" in behind.headers["set-cookie"]
+
+
+def test_a_session_writes_from_a_page_only(tmp_path: Path) -> None:
+    client = opened(tmp_path)
+    client.post("/v1/session", json={"token": tokens_of(tmp_path).add("ann")})
+    bare = client.post("/v1/runs/abc/cancel")
+    assert bare.status_code == 403
+    assert client.post("/v1/runs/abc/cancel", headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.post("/v1/runs/abc/cancel", headers={"Origin": HOME}).status_code == 404
+
+
+def test_the_first_token_is_made_and_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(write_corpus(tmp_path))
+    served: list[FastAPI] = []
+
+    def serve(app: FastAPI, listening: socket.socket) -> None:
+        listening.close()
+        served.append(app)
+
+    monkeypatch.setattr("citehound.server.app.serve", serve)
+
+    def run(host: str) -> str:
+        done = CliRunner().invoke(cli, ["serve", "--host", host, "--port", "0", "--config", path])
+        assert done.exit_code == 0, done.stderr
+        return done.stderr
+
+    assert "token" not in run("127.0.0.1")
+    first = run("0.0.0.0")
+    token = first.split("shown once: ")[1].split()[0]
+    found = tokens_of(tmp_path).find(token)
+    assert found is not None
+    assert found.owner
+    assert "shown once" not in run("0.0.0.0")
+    assert len(served) == 3
 
 
 def test_a_session_ends_with_its_token(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -148,7 +149,8 @@ class Guard:
             await self._app(scope, _replayed(body, receive), _redacted(send))
         except Exception as error:
             what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            log.error("%s %s: %s", scope["method"], scope["path"], what)
+            debug = os.environ.get("CITEHOUND_DEBUG") == "1"
+            log.error("%s %s: %s", scope["method"], scope["path"], what, exc_info=error if debug else None)
             if not begun():  # an answer that had begun cannot be ended: the connection is closed
                 await problem(500, BUG)(scope, receive, send)
 

@@ -115,6 +115,8 @@ class Gatekeeper:
             digest = self.sessions.token_of(session)
             known = next((t for t in self.tokens.all() if t.sha256 == digest), None) if digest else None
             if known is not None:
+                if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
+                    raise Refused(403, "a session writes from a page of this server only; programs send a token")
                 return known.principal
         if self._open(request):
             return OWNER

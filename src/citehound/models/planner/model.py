@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -61,7 +62,8 @@ class OfflineModel(Model):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         model_settings, model_request_parameters = self.prepare_request(model_settings, model_request_parameters)
-        return self._respond(messages, model_settings, model_request_parameters)
+        # It thinks with the processor, and a server has other questions on this loop.
+        return await asyncio.to_thread(self._respond, messages, model_settings, model_request_parameters)
 
     @asynccontextmanager
     async def request_stream(
@@ -72,10 +74,8 @@ class OfflineModel(Model):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         model_settings, model_request_parameters = self.prepare_request(model_settings, model_request_parameters)
-        yield _Whole(
-            model_request_parameters=model_request_parameters,
-            response=self._respond(messages, model_settings, model_request_parameters),
-        )
+        response = await asyncio.to_thread(self._respond, messages, model_settings, model_request_parameters)
+        yield _Whole(model_request_parameters=model_request_parameters, response=response)
 
     def _respond(
         self,
