@@ -411,6 +411,27 @@ def test_history_opens_old_runs_and_a_follow_up_keeps_its_conversation(server: S
 
 
 @pytest.mark.slow
+def test_a_follow_up_that_is_sent_early_waits_for_the_answer(server: Served, tabs: Tabs) -> None:
+    page = tabs.open(server.url)
+    held: list[Any] = []
+    page.route("**/events", lambda route: held.append(route))
+    page.get_by_label("Your question").fill("How long are incident records kept?")
+    page.keyboard.press("Enter")
+    page.locator("article .progress").wait_for()
+    page.get_by_label("Your follow-up question").fill("Who keeps them?")
+    page.keyboard.press("Enter")
+    waits = page.locator("#queued", has_text="This will be asked when the answer above is there.")
+    waits.wait_for()
+    assert page.locator("article").count() == 1
+    page.unroute("**/events")  # which lets go on what was held
+    page.locator("article").nth(1).locator(".turn-foot").wait_for()
+    assert waits.is_hidden()
+    assert page.locator("article h2.asked").nth(1).inner_text() == "Who keeps them?"
+    run = page.url.rpartition("/")[2]
+    assert get(f"{server.url}/v1/runs/{run}")["answer"]["turn"] == 2
+
+
+@pytest.mark.slow
 def test_the_theme_is_chosen_and_kept(server: Served, tabs: Tabs) -> None:
     page = tabs.open(server.url)
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from markdown_it import MarkdownIt
@@ -159,7 +160,7 @@ def test_a_run_outlives_a_reload_and_is_stopped_by_its_button(setting: Setting, 
     assert "It was stopped before it was done." in banner.inner_text()
     run = page.url.rpartition("/")[2]
     turn.locator(".turn-foot").wait_for()
-    page.locator(f"#runs a[data-run='{run}']").wait_for()
+    page.locator(f"article[data-run='{run}']:not([aria-busy])").wait_for()  # it is recorded
     assert get(f"{setting.url}/v1/runs/{run}")["answer"]["stop_reason"] == "cancelled"
 
 
@@ -375,35 +376,76 @@ def test_errors_say_what_to_do_and_an_empty_server_says_it_is_empty(setting: Set
     page.get_by_text("There is no source yet.").wait_for()
 
 
+def serve_text(page: Any, text: str) -> None:
+    """Lets the server have a document `rules/made` with this text."""
+
+    def answer(route: Any) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        start, limit = int(query["start"][0]), int(query["limit"][0])
+        end = min(len(text), start + limit)
+        passage = {
+            "document": "rules/made",
+            "section": None,
+            "title": "Made",
+            "text": text[start:end],
+            "start": start,
+            "end": end,
+            "next_start": end if end < len(text) else None,
+            "total_chars": len(text),
+            "outline": [],
+            "current": True,
+            "metadata": {},
+            "labels": [],
+            "page": None,
+        }
+        route.fulfill(json=passage)
+
+    page.route("**/v1/documents/rules/made?*", answer)
+
+
+MARKED = "(all) => all.map((e) => e.textContent)"
+
+
 @pytest.mark.slow
 def test_a_quote_is_marked_by_code_points_also_behind_emoji(setting: Setting, tabs: Tabs) -> None:
     secret = "\U0001f512\U0001f512 Pre\u0301face."
-    text = f"{secret}\n\nName | Term\nAlpha \U0001f600 | 30 days\n\nThe term … ends on day 30. End."
-    passage = {
-        "document": "rules/emoji",
-        "section": None,
-        "title": "Emoji",
-        "start": 0,
-        "end": len(text),
-        "next_start": None,
-        "total_chars": len(text),
-        "outline": [],
-        "current": True,
-        "metadata": {},
-        "labels": [],
-        "page": None,
-    }
+    text = f"{secret}\n\nName | Term\nAlpha \U0001f600 | 30 days\n\nThe term that we set ends on day 30. End."
     page = tabs.open(f"{setting.url}/sources")
-    page.route("**/v1/documents/rules/emoji?*", lambda route: route.fulfill(json={**passage, "text": text}))
+    serve_text(page, text)
 
     def marked(quote: str, start: int, end: int) -> list[str]:
-        query = f"start={start}&end={end}"
-        page.goto(f"{setting.url}/doc/rules/emoji?{query}{'&quote=' + quote if quote else ''}")
-        page.locator("mark").first.wait_for()
-        return page.locator("mark").evaluate_all("(all) => all.map((e) => e.textContent)")
+        more = f"&quote={quote}" if quote else ""
+        page.goto(f"{setting.url}/doc/rules/made?start={start}&end={end}{more}")
+        page.locator("mark, .doc-note").first.wait_for()
+        return page.locator("mark").evaluate_all(MARKED)
 
     for words in ("ends on day 30.", "Pre\u0301face.", "\U0001f600 | 30 days"):
         start = text.index(words)
         assert "".join(marked("", start, start + len(words))) == words
     start = text.index("The term")
     assert marked("The term … on day 30.", start, len(text) - 5) == ["The term", "on day 30."]
+    assert marked("The term … on day 31.", start, len(text) - 5) == []
+    assert "The document has changed since" in page.locator(".doc-note").inner_text()
+
+
+@pytest.mark.slow
+def test_a_long_document_opens_at_the_quote_and_goes_on_both_ways(setting: Setting, tabs: Tabs) -> None:
+    text = "\n\n".join(f"Paragraph {n} of \U0001f4dc the long text, which nobody reads whole." for n in range(9000))
+    start = text.index("Paragraph 6000 of")
+    words = text[start : text.index("\n", start)]
+    page = tabs.open(f"{setting.url}/sources")
+    serve_text(page, text)
+    page.goto(f"{setting.url}/doc/rules/made?start={start}&end={start + len(words)}")
+    page.locator("mark").wait_for()
+    assert page.locator("mark").evaluate_all(MARKED) == [words]
+    assert page.locator("mark").evaluate("(e) => e.getBoundingClientRect().top < innerHeight")
+    shown = "document.querySelector('.doc-text').textContent.match(/Paragraph \\d+/g).map((t) => Number(t.slice(10)))"
+    for button, edge in (("Show more", -1), ("Show what comes before", 0)):
+        before = page.evaluate(shown)
+        page.get_by_role("button", name=button).click()
+        beyond = before[edge] + (100 if edge else -100)
+        page.locator(".doc-text p", has_text=f"Paragraph {beyond} of").wait_for(state="attached")
+        after = page.evaluate(shown)
+        assert after == list(range(after[0], after[-1] + 1))
+        assert after[edge] != before[edge]
+        assert page.locator("mark").evaluate_all(MARKED) == [words]

@@ -1,7 +1,7 @@
 // A document as people read it: its text with sections, a quote marked by its offsets, its state, its original pages.
 
 import { idPath, request } from "./api.js";
-import { documentAddress, el, icon } from "./ui.js";
+import { ELLIPSIS, documentAddress, el, icon } from "./ui.js";
 
 const PAGE = 40000; // characters of one request
 const WHOLE = 200000; // a document up to this size is shown whole at once
@@ -19,16 +19,29 @@ class Text {
   }
 }
 
-/** Where the parts of a quote stand inside `from`..`to`: a quote with … has several. */
+const bare = (text) => text.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+
+/** Does the quote still stand at its place? Only letters and digits count, so that this is never stricter than the check. */
+function stands(text, { start, end, quote }) {
+  const here = bare(text.slice(start, end));
+  let at = 0;
+  for (const part of quote.split(ELLIPSIS).map(bare)) {
+    const found = here.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return true;
+}
+
+/** Where the parts of a quote stand between `start` and `end`: a quote with … has several. */
 function spans(text, { start, end, quote }) {
-  if (start === null || start === undefined || end === null || end === undefined || end <= start) return [];
   const whole = [{ start, end }];
-  if (!quote?.includes("…")) return whole;
+  if (!quote || !ELLIPSIS.test(quote)) return whole;
   const found = [];
   let at = 0;
   const inside = Array.from(text.slice(start, end));
   const flat = inside.join("");
-  for (const part of quote.split("…").map((p) => p.trim()).filter(Boolean)) {
+  for (const part of quote.split(ELLIPSIS).filter(Boolean)) {
     const unit = flat.indexOf(part, at);
     if (unit < 0) return whole;
     const begin = start + Array.from(flat.slice(0, unit)).length;
@@ -156,7 +169,12 @@ export class DocumentView {
 
   draw() {
     const count = { marks: 0, prefix: this.prefix };
-    const marks = spans(this.text, this.at);
+    const { citation } = this.at;
+    const quote = citation?.quote ?? this.at.quote ?? null;
+    const cited = { start: this.at.start ?? null, end: this.at.end ?? null, quote };
+    const known = cited.start !== null && cited.end !== null && cited.end > cited.start;
+    this.changed = known && quote !== null && !stands(this.text, cited);
+    const marks = known && !this.changed ? spans(this.text, cited) : [];
     const starts = new Map();
     for (const section of this.sections) if (!starts.has(section.start)) starts.set(section.start, section);
     const body = el("div", { class: "doc-text", dir: "auto" });
@@ -220,6 +238,8 @@ export class DocumentView {
     if (count.marks) {
       const bad = citation && citation.status !== "verified";
       note = el("p", { class: `doc-note${bad ? " bad" : ""}`, dir: "auto" }, icon(bad ? "unverified" : "verified"), bad ? `Not verified: ${citation.reason ?? "a check failed"}` : `The quoted words are marked${where ? `, ${where}` : ""}.`);
+    } else if (this.changed) {
+      note = el("p", { class: "doc-note bad" }, icon("unverified"), "The document has changed since: the quoted words no longer stand where they stood.");
     } else if (citation && citation.status !== "verified") {
       note = el("p", { class: "doc-note bad", dir: "auto" }, icon("unverified"), `Not verified: ${citation.reason ?? "the quote was not found"}`);
     }

@@ -94,6 +94,9 @@ export function ago(seconds) {
   return new Date(seconds * 1000).toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
 }
 
+/** What joins the parts of a quote that leaves something out. */
+export const ELLIPSIS = /\s*(?:\[(?:…|\.{3})\]|…|\.{3,})\s*/u;
+
 /** The page's own address of a document, at a citation or a section. */
 export function documentAddress(document_, { section, start, end, quote, page, run } = {}) {
   const path = document_.split("/").map(encodeURIComponent).join("/");
@@ -104,7 +107,7 @@ export function documentAddress(document_, { section, start, end, quote, page, r
     query.set("end", end);
   }
   if (page) query.set("page", page);
-  if (quote && quote.includes("…")) query.set("quote", quote);
+  if (quote && ELLIPSIS.test(quote)) query.set("quote", quote);
   if (run) query.set("run", run);
   const text = query.toString();
   return `/doc/${path}${text ? `?${text}` : ""}`;
