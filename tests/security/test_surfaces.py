@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from attacks import MANY, PLAIN, SHORT, Attack
-from checks import Seen, control_characters, live, violations
+from checks import Seen, control_characters, elements, live, violations
 from replaying import (
     SECRETS,
     SOMEBODY,
@@ -168,6 +168,36 @@ def secrets_of(requests: Sequence[ScriptedRequest]) -> dict[str, str]:
     return known
 
 
+PLAIN_TAGS = frozenset(
+    [
+        *(
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "main",
+            "section",
+            "div",
+            "span",
+            "p",
+            "br",
+            "h1",
+            "h2",
+            "h3",
+        ),
+        *("ol", "ul", "li", "dl", "dt", "dd", "blockquote", "pre", "code", "em", "strong", "mark", "small"),
+        *("table", "caption", "thead", "tbody", "tr", "th", "td"),
+    ]
+)
+
+
+def is_plain(tag: str, attribute: str) -> bool:
+    """Elements that do nothing, and attributes that say only how they look: nothing to load, to click or to run."""
+    return tag in PLAIN_TAGS and (attribute in ("", "class", "lang", "scope") or tag == "meta")
+
+
 def over_http(attack: Attack, made: World, site: Site) -> list[str]:
     client, name = site.client, attack.name
     site.model.obey(attack, made, name=name)
@@ -199,8 +229,9 @@ def over_http(attack: Attack, made: World, site: Site) -> list[str]:
     policy = report.headers["content-security-policy"]
     if "default-src 'none'" not in policy or "script-src" in policy or "img-src" in policy:
         found.append(f"the report may load something: {policy}")
-    checked = json.loads(bodies[5])
-    if [c for c in checked["claims"] if c["status"] == "verified"]:
+    found += [f"the report has <{tag} {name}>" for tag, name, _ in elements(report.text) if not is_plain(tag, name)]
+    checked = json.loads(bodies[5])  # too long a claim is refused
+    if [c for c in checked.get("claims", []) if c["status"] == "verified"]:
         found.append("a claim whose document was not read was verified")
     return found
 
