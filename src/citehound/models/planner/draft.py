@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...index import Lexicon
-from .hops import dead_ends, unread_names
+from .hops import Trodden, dead_ends, trodden, unread_names
 from .plan import (
     Focus,
     Scored,
@@ -28,7 +28,7 @@ from .plan import (
     with_next,
 )
 from .state import Names, State, Text, Weights
-from .support import asked_in, is_heading, questions, supports
+from .support import Asked, asked_in, is_heading, questions, supports
 from .words import (
     Quantity,
     Sentence,
@@ -46,6 +46,10 @@ from .words import (
 )
 
 MAX_CLAIMS = 12
+MAX_STEPS = 5
+"""Texts quoted of a way over several."""
+MAX_FURTHER = 3
+"""Of these, beyond what the question names."""
 _BULLET = re.compile(r"^[-*•–] (?=\S)")
 
 _DIFFER = {
@@ -133,8 +137,9 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     _absent_version(draft, state, names)
     if focus.change and not focus.simple and not draft.claims:
         _changed(draft, state, focus, weigh, scored)
+    steps = trodden(state) if single_passages(lexicon, names) else None
     if not draft.claims and not draft.missing:
-        _answer(draft, state, focus, weigh, scored)
+        _answer(draft, state, focus, weigh, scored, steps)
     if not focus.simple and (focus.judging or focus.change) and not versions_named(state.question):
         _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
@@ -142,12 +147,12 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     unknown = unknown_names(state, weigh)
     for name in unknown:
         draft.lack(name, f"{name!r} stands in no document; {_looked(state)}")
-    if single_passages(lexicon, names):
-        _broken_hops(draft, state, weigh, names, unknown)
+    if steps is not None:
+        _broken_hops(draft, state, weigh, names, unknown, steps)
     return {"claims": draft.claims, "missing": draft.missing}
 
 
-def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unknown: list[str]) -> None:
+def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unknown: list[str], steps: Trodden) -> None:
     """Where a document is one passage about one thing, a name without a text is a hop without its evidence.
 
     Of long documents only parts are read, so that there a name that was not met tells nothing.
@@ -159,6 +164,12 @@ def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unkn
         quoted = any(rarest in stems(str(claim["text"]), language=state.language) for claim in draft.claims)
         if not quoted and not any(word in name for word in unknown):
             draft.lack(name, f"no text that says {name!r} was found; {_looked(state)}")
+    for side in steps.apart:
+        draft.lack(side, f"no text about {side!r} was found; {_looked(state)}")
+    if steps.broken:
+        subject = ", ".join(dict.fromkeys(t.title for t in steps.subjects))
+        what = f"{' '.join(dict.fromkeys(steps.lacking))}: {subject}"
+        draft.lack(what, f"no text that says it was found, nor one that {subject!r} leads to; {_looked(state)}")
     for what, name in dead_ends(state, names):
         draft.lack(f"{what}: {name}", f"no document is about {name!r}; {_looked(state)}")
 
@@ -352,7 +363,9 @@ def differing(first: str, second: str) -> tuple[Quantity, Quantity] | None:
 # the sentences that answer
 
 
-def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored]) -> None:
+def _answer(
+    draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored], steps: Trodden | None
+) -> None:
     """Per part of the question the sentences that are evidence for it, else a gap."""
     language = state.language
     near = [one for one in scored if concerns(one.text, focus)]
@@ -360,7 +373,8 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
         if asks_for_summary(clause) and _summary(draft, clause, state, focus, weigh):
             continue
         asked = asked_in(clause, weigh, language=language)
-        ranked = [r for r in _ranked(clause, near, state, weigh) if r[0] > 0]
+        ranked_all = _ranked(clause, near, state, weigh)
+        ranked = [r for r in ranked_all if r[0] > 0]
         if not asked.weights and not asked.kinds:
             ranked = []
         ranked = [r for r in ranked[:40] if supports(asked, r[1].text, r[1].sentence, language=language)]
@@ -381,8 +395,28 @@ def _answer(draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: l
                 alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
                 if pair is not None and alike >= 0.5 and a.text.document != b.text.document:
                     draft.differ(first, second, pair[0], pair[1], a.text, b.text)
-        if not taken:
+        if not taken and not (
+            steps is not None and steps.evidence and not asked.sum and _steps(draft, ranked_all, asked, steps)
+        ):
             draft.lack(_topic(clause), _NO_MODEL if asked.sum else _looked(state))
+
+
+def _steps(draft: _Draft, ranked: list[tuple[float, Scored]], asked: Asked, steps: Trodden) -> bool:
+    """A sentence of each text on the way, where no sentence alone says what is asked; the best first."""
+    on_the_way = [t.document for t in (*steps.subjects, *steps.reached)]
+    best: dict[str, Scored] = {}
+    for _, one in ranked:
+        if one.text.document in on_the_way:
+            old = best.get(one.text.document)
+            if old is None:
+                best[one.text.document] = one
+    subjects = {t.document for t in steps.subjects}
+    further = [d for d in best if d not in subjects][:MAX_FURTHER]
+    chosen = [one for document, one in best.items() if document in subjects or document in further][:MAX_STEPS]
+    kinds = asked.kinds
+    if kinds and not any(has_value(one.sentence.text, kind) for one in chosen for kind in kinds):
+        return False
+    return any([draft.quote(Quote(text=one.text, sentence=one.sentence)) is not None for one in chosen])
 
 
 def _summary(draft: _Draft, clause: str, state: State, focus: Focus, weigh: Weights) -> bool:

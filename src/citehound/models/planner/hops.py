@@ -6,10 +6,11 @@ Owns the check of the hops, not of sentences (`support` does that); reads nothin
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from .state import Names, State, Text
-from .words import Word, capitalised, fold, plain_title, stems, words
+from .words import STOP, Word, capitalised, fold, plain_title, stems, words
 
 _JOINED = re.compile(r"\s+(?:and|or|und|oder|y|e|et|ou|for|für)\s+")
 _BARE_NAME = re.compile(
@@ -19,6 +20,13 @@ _BARE_NAME = re.compile(
 _STOP = re.compile(r"(?<![A-Z])[.!?;:]\s")
 _NEAR = 90
 _OPENING = 200
+_CAPITAL = r"[A-ZÀ-Þ0-9\"“(][^\s,?]*"
+_RUN = rf"{_CAPITAL}(?:,? (?:[^\W\d_A-ZÀ-Þ]{{1,3}} ){{0,2}}{_CAPITAL})*"
+_PAIR = re.compile(rf"({_RUN}),? (?:or|and|oder|und|ou|e|o|y|et) (?=({_RUN}))")
+_SIDE = 40
+"""Characters of a text's opening that may say whom it is about."""
+_FURTHER = 3
+"""Links in a row."""
 
 
 @lru_cache(maxsize=512)
@@ -108,4 +116,132 @@ def _known(name: str, subject: Text, state: State, names: Names) -> bool:
     return any(
         fold(t.title) != fold(subject.title) and said <= stems(t.text[:_OPENING], language=state.language)
         for t in state.texts
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trodden:
+    """How far what was read leads from what the question names."""
+
+    subjects: tuple[Text, ...]
+    """Texts about what the question names."""
+    reached: tuple[Text, ...]
+    """Texts about what these name, and so on."""
+    apart: tuple[str, ...]
+    """Of 'A or B', 'A and B' the sides that no text is about."""
+    lacking: tuple[str, ...]
+    """Words asked beside the names that neither the subjects' texts say nor any that they lead to."""
+    asked: int
+    """How many words beside the names the subjects' texts lack."""
+    paired: bool
+    """The question asks of two side by side."""
+
+    @property
+    def broken(self) -> bool:
+        """The subjects lead nowhere, and what is asked is not all said by them and by what shares a name with them."""
+        return bool(self.subjects) and not self.paired and not self.reached and bool(self.lacking)
+
+    @property
+    def evidence(self) -> bool:
+        """Something of what is asked was found where the question's names lead, or both its sides were read."""
+        if not self.subjects or self.apart or self.broken:
+            return False
+        return self.paired or len(self.lacking) < self.asked or not self.asked
+
+
+def _bare(title: str) -> str:
+    """Without what is in brackets or follows a comma."""
+    return re.sub(r"\([^)]*\)", "", title.split(",")[0]).strip() or title
+
+
+def _about(name: str, text: Text, language: str) -> bool:
+    """True where a document bears the name, or all of its own is part of it, or its text opens with it."""
+    said, titled = stems(_bare(name), language=language), stems(_bare(text.title), language=language)
+    if not said:
+        return True
+    part = bool(titled) and titled <= said and len(titled) >= min(2, len(said))
+    return said <= titled or part or said <= stems(text.text[:_SIDE], language=language)
+
+
+def sides(question: str) -> list[str]:
+    """The two of the last 'A or B', 'A and B' whose both sides are capitalised."""
+    found: list[str] = []
+    for match in _PAIR.finditer(question):
+        left = match.group(1).split()
+        while left and fold(left[0]) in STOP and len(left) > 1:
+            left = left[1:]
+        found = [" ".join(left), match.group(2)]
+    return found
+
+
+def _says(text: str, title: str, language: str) -> bool:
+    """True where a text says a title, word after word and its first capitalised."""
+    line = _line(_bare(title), language)
+    if not line.strip() or line not in _line(text, language):
+        return False
+    first = line.split()[0]
+    return any(w.stem == first and not w.text[0].islower() for w in _words(text, language))
+
+
+def _named(state: State, texts: list[Text]) -> list[Text]:
+    """Texts whose title the question says, as a name; the longest where one is part of another."""
+    language = state.language
+    said = [(t, _line(_bare(t.title), language)) for t in texts if _says(state.question, t.title, language)]
+    return [t for t, line in said if not any(line in other and line != other for _, other in said)]
+
+
+def _names(text: Text, language: str) -> frozenset[str]:
+    """Names of two words or more in a text, as lines."""
+    parts = [part for span in capitalised(text.text) for part in _JOINED.split(span)]
+    lines = [_line(part, language) for part in parts]
+    return frozenset(line for line in lines if len(line.split()) > 1)
+
+
+def trodden(state: State) -> Trodden:
+    language = state.language
+    texts = list({t.document: t for t in reversed(state.texts)}.values())[::-1]
+    subjects = _named(state, texts)
+    reached: list[Text] = []
+    frontier = subjects
+    for _ in range(_FURTHER):
+        new = [
+            t
+            for t in texts
+            if t not in subjects and t not in reached and any(_says(f.text, t.title, language) for f in frontier)
+        ]
+        reached += new
+        frontier = new
+    asked = _line(state.question, language)
+    titles = "".join(_line(t.title, language) for t in subjects)
+    shared = frozenset(
+        name for t in subjects for name in _names(t, language) if name not in asked and name not in titles
+    )
+    near = [
+        t
+        for t in texts
+        if t not in subjects
+        and (
+            any(name in _line(f"{t.text} {t.title}", language) for name in shared)
+            or any(_line(_bare(s.title), language) in _line(f"{t.text} {t.title}", language) for s in subjects)
+        )
+    ]
+    of_names = frozenset[str]().union(
+        *(stems(span, language=language) for span in capitalised(state.question)),
+        *(stems(t.title, language=language) for t in subjects),
+    )
+    held = frozenset[str]().union(*(stems(t.text, language=language) for t in subjects))
+    further = frozenset[str]().union(*(stems(t.text, language=language) for t in reached or near))
+    lacks = [w for w in words(state.question, language=language) if w.stem not in of_names | held]
+    two = sides(state.question)
+    return Trodden(
+        subjects=tuple(subjects),
+        reached=tuple(reached),
+        apart=tuple(
+            side
+            for side in two
+            if texts and not any(_about(name, t, language) for name in (side, side.split(",")[-1]) for t in texts)
+        ),
+        lacking=tuple(w.text for w in lacks if w.stem not in further),
+        asked=len(lacks),
+        paired=bool(two),
     )
