@@ -33,6 +33,7 @@ export class Steps {
     this.element = el("details", { class: "steps", open: true }, this.summary, this.list);
     this.steps = new Map();
     this.drafts = new Map();
+    this.current = new Map();
     this.counts = { steps: 0, searches: 0, reads: 0 };
     this.spent = { seconds: null, dollars: null };
   }
@@ -61,17 +62,16 @@ export class Steps {
         if (done) this.found(call, done.returned, "place");
       }
     }
-    this.settle(usage?.seconds, usage?.dollars);
+    this.settle("main", usage?.seconds, usage?.dollars);
     if (usage) this.summarise(usage);
   }
 
-  settle(seconds, dollars) {
-    if (this.current && seconds !== undefined && seconds !== null && this.current.seconds !== null) {
-      const spent = dollars !== undefined && dollars !== null && this.current.dollars !== null ? dollars - this.current.dollars : null;
-      const parts = [duration(Math.max(0, seconds - this.current.seconds))];
-      if (spent !== null && spent > 0) parts.push(money(spent));
-      this.current.time.textContent = parts.join(" · ");
-    }
+  /** An agent's step is over: how long it took, and what it cost where no other agent was at work. */
+  settle(agent, seconds, dollars) {
+    const step = this.current.get(agent);
+    if (!step || (seconds ?? null) === null || step.seconds === null) return;
+    const spent = agent === "main" && (dollars ?? null) !== null && step.dollars !== null ? dollars - step.dollars : 0;
+    step.time.textContent = [duration(Math.max(0, seconds - step.seconds)), spent > 0 && money(spent)].filter(Boolean).join(" · ");
   }
 
   step(number, agent) {
@@ -97,18 +97,18 @@ export class Steps {
   }
 
   on_decision(event) {
-    const what = { route: "Chose", skip: "Documents needed", sufficient: "Enough found", reformulate: "Search again for", follow_up: "Understood as" }[event.what] ?? event.what;
+    const what = { route: "Chose", skip: "Are documents needed?", sufficient: "Is it enough?", reformulate: "Search again for", follow_up: "Understood as" }[event.what] ?? event.what;
     this.line({ step: 0, agent: event.agent }, "decision", el("span", { class: "what" }, what), " ", el("span", { class: "value", dir: "auto" }, event.verdict), event.why && el("span", { class: "dim", dir: "auto" }, ` ${event.why}`));
     return event.what === "route" ? `Mode ${event.verdict}` : null;
   }
 
   on_step_started(event) {
     this.counts.steps = Math.max(this.counts.steps, event.step);
-    if (event.agent === "main") this.settle(event.seconds, event.dollars);
+    this.settle(event.agent, event.seconds, event.dollars);
     const step = this.step(event.step, event.agent);
     step.seconds = event.seconds ?? null;
     step.dollars = event.dollars ?? null;
-    if (event.agent === "main") this.current = step;
+    this.current.set(event.agent, step);
     if (event.seconds !== undefined) this.spent = { seconds: event.seconds, dollars: event.dollars };
     return `Step ${event.step}`;
   }
@@ -120,7 +120,7 @@ export class Steps {
     const parts = [el("span", { class: "what" }, toolName(event.tool))];
     if (terms !== null) parts.push(" ", el("q", { class: "terms", dir: "auto" }, String(terms)));
     if (document !== undefined && document !== null) parts.push(" ", el("span", { class: "value" }, place({ document: String(document), section })));
-    if (start) parts.push(el("span", { class: "dim" }, ` from ${Number(start).toLocaleString("en")}`));
+    if (start) parts.push(el("span", { class: "dim from" }, ` from ${Number(start).toLocaleString("en")}`));
     for (const [name, value] of Object.entries(others)) {
       if (value === null || value === undefined || (!search && name === "question")) continue;
       parts.push(" ", el("span", { class: "tag", dir: "auto" }, `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : value}`));
@@ -174,6 +174,7 @@ export class Steps {
     const link = documentLink({ document: event.document, section: event.section }, { ...this.context, className: "value" });
     if (value && value.tagName !== "A") value.replaceWith(link);
     else if (!value) call.outcome.before(link, " ");
+    call.node.querySelector(".from")?.remove();
     call.outcome.textContent = `${(event.end - event.start).toLocaleString("en")} characters`;
     return `Read ${event.document}`;
   }
