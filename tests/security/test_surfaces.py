@@ -195,7 +195,7 @@ PLAIN_TAGS = frozenset(
 
 def is_plain(tag: str, attribute: str) -> bool:
     """Elements that do nothing, and attributes that say only how they look: nothing to load, to click or to run."""
-    return tag in PLAIN_TAGS and (attribute in ("", "class", "lang", "scope") or tag == "meta")
+    return tag in PLAIN_TAGS and (attribute in ("", "class", "lang", "scope", "value") or tag == "meta")
 
 
 def over_http(attack: Attack, made: World, site: Site) -> list[str]:
