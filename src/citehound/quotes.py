@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,8 +45,8 @@ class Folded:
     """A folded text; folded character `i` came from `[starts[i], ends[i])` of the original."""
 
     text: str
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    starts: array[int]
+    ends: array[int]
 
     def span(self, start: int, end: int) -> Span:
         """The original code points behind the folded `[start, end)`."""
@@ -95,6 +96,10 @@ def _continues(character: str) -> bool:
     return unicodedata.category(character).startswith("M") or bool(first and unicodedata.combining(first))
 
 
+_PLAIN = re.compile(r"[!-{}~]+(?: [!-{}~]+)*(?![^\x00-\x7f])")
+"""A run that folds to itself: single spaces, no table's `|`, and nothing behind it that may compose with its end."""
+
+
 def _is_space(character: str) -> bool:
     return character.isspace() or character in "\u2028\u2029"
 
@@ -109,9 +114,9 @@ def _is_separator(text: str, at: int) -> bool:
 def fold(text: str) -> Folded:
     """The text as quotes are compared, with the way back. White space at both ends is dropped."""
     out: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    starts, ends = array("I"), array("I")
     at, size = 0, len(text)
+    offsets = array("I", range(size + 1))
     pending: int | None = None  # where a run of white space began
     while at < size:
         character = text[at]
@@ -136,13 +141,13 @@ def fold(text: str) -> Folded:
                 starts.append(pending)
                 ends.append(at)
             pending = None
-        end = at + 1
-        if character < "\u0080" and (end == size or text[end] < "\u0080"):
-            out.append(character)
-            starts.append(at)
-            ends.append(end)
-            at = end
+        if (plain := _PLAIN.match(text, at)) is not None:
+            out.append(plain.group())
+            starts.extend(offsets[at : plain.end()])
+            ends.extend(offsets[at + 1 : plain.end() + 1])
+            at = plain.end()
             continue
+        end = at + 1
         segment = _form(character)
         while end < size and (text[end] in ZERO_WIDTH or text[end] == SOFT_HYPHEN or _continues(text[end])):
             if text[end] in ZERO_WIDTH or text[end] == SOFT_HYPHEN:
@@ -159,7 +164,7 @@ def fold(text: str) -> Folded:
             starts.append(at)
             ends.append(end)
         at = end
-    return Folded(text="".join(out), starts=tuple(starts), ends=tuple(ends))
+    return Folded(text="".join(out), starts=starts, ends=ends)
 
 
 def without_spaces(character: str) -> bool:
