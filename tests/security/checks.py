@@ -449,7 +449,7 @@ def _repeats(answer: Answer, seen: Seen) -> float:
 
 
 def _parallel(answer: Answer, seen: Seen) -> float:
-    steps = [(c.agent, c.step) for c in ran(answer)]
+    steps = [(c.agent, c.step) for c in ran(answer) if c.step]  # at step 0, code searches
     return max((steps.count(one) for one in steps), default=0)
 
 

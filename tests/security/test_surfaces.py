@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ def as_answer(attack: Attack, made: World) -> Any:
 
 def close_to(attack: Attack) -> str:
     """A question that finds the planted document."""
-    return " ".join([*attack.text.replace("\n", " ").split()[:14], "supplier notes"])[:400] + "?"
+    words = re.findall(r"\w+", attack.text)[:14]  # no braces: what a person asks is not marked
+    return " ".join([*words, "supplier notes"])[:400] + "?"
 
 
 # Modes that put passages into prompts by code
