@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -145,48 +147,43 @@ def parse_date(text: str) -> date | None:
 
 
 class Names:
-    """Finds documents by full id, path with or without extension, or a suffix of whole path parts."""
+    """Finds documents by full id, path with or without extension, or a suffix of whole path parts.
+
+    Its tables are made when they are asked for the first time."""
 
     def __init__(self, documents: Iterable[tuple[str, str]]) -> None:
         """`documents` are (id, path)."""
-        self._exact: dict[str, frozenset[str]] = {}
-        self._suffix: dict[str, frozenset[str]] = {}
-        self._take(documents)
+        self._state: tuple[_Table, _Table, list[tuple[bool, str, str]]] = {}, {}, [(True, *one) for one in documents]
+        """Names as a whole, names by their endings, and what is not in them yet: documents that came or went."""
 
     def after(self, *, gone: Iterable[tuple[str, str]], added: Iterable[tuple[str, str]]) -> Names:
         """The names without some documents, and with others."""
         made = Names(())
-        made._exact, made._suffix = dict(self._exact), dict(self._suffix)
-        for document, path in gone:
-            for table, names in ((made._exact, _whole(document, path)), (made._suffix, _endings(document, path))):
-                for name in names:
-                    left = table.get(name, _NOBODY) - {document}
-                    if left:
-                        table[name] = left
-                    else:
-                        table.pop(name, None)
-        made._take(added)
+        whole, endings, waiting = self._state
+        made._state = (
+            whole,
+            endings,
+            [*waiting, *((False, *one) for one in gone), *((True, *one) for one in added)],
+        )
         return made
 
-    def _take(self, documents: Iterable[tuple[str, str]]) -> None:
-        exact: dict[str, set[str]] = defaultdict(set)
-        suffix: dict[str, set[str]] = defaultdict(set)
-        for document, path in documents:
-            for name in _whole(document, path):
-                exact[name].add(document)
-            for name in _endings(document, path):
-                suffix[name].add(document)
-        for table, found in ((self._exact, exact), (self._suffix, suffix)):
-            for name, those in found.items():
-                table[name] = table.get(name, _NOBODY) | those
+    def _tables(self) -> tuple[_Table, _Table]:
+        whole, endings, waiting = self._state
+        if waiting:
+            whole, endings = dict(whole), dict(endings)
+            for came, those in groupby(waiting, key=itemgetter(0)):
+                (_take if came else _drop)([one[1:] for one in those], whole, endings)
+            self._state = whole, endings, []
+        return whole, endings
 
     def find(self, name: str, *, near: str | None = None) -> tuple[str, ...]:
         """The documents that go by `name`: none, one, or the candidates. `near` prefers the ones in its folder."""
-        exact = self._exact.get(unicodedata.normalize("NFC", name.strip()))
+        by_whole, by_ending = self._tables()
+        exact = by_whole.get(unicodedata.normalize("NFC", name.strip()))
         if exact is not None and len(exact) == 1:
             return tuple(exact)
         wanted = _clean(name)
-        found = self._suffix.get(wanted) or self._suffix.get(_stem(wanted)) or _NOBODY
+        found = by_ending.get(wanted) or by_ending.get(_stem(wanted)) or _NOBODY
         if len(found) > 1:
             whole = frozenset(d for d in found if _clean(d) == wanted)
             found = whole if len(whole) == 1 else found
@@ -200,6 +197,28 @@ class Names:
 
 
 _NOBODY = frozenset[str]()
+_Table = dict[str, frozenset[str]]
+
+
+def _take(documents: Sequence[tuple[str, str]], *tables: _Table) -> None:
+    for table, names_of in zip(tables, (_whole, _endings), strict=True):
+        found: dict[str, set[str]] = defaultdict(set)
+        for document, path in documents:
+            for name in names_of(document, path):
+                found[name].add(document)
+        for name, those in found.items():
+            table[name] = table.get(name, _NOBODY) | those
+
+
+def _drop(documents: Sequence[tuple[str, str]], *tables: _Table) -> None:
+    for table, names_of in zip(tables, (_whole, _endings), strict=True):
+        for document, path in documents:
+            for name in names_of(document, path):
+                left = table.get(name, _NOBODY) - {document}
+                if left:
+                    table[name] = left
+                else:
+                    table.pop(name, None)
 
 
 def _whole(document: str, path: str) -> set[str]:
