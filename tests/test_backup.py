@@ -92,6 +92,21 @@ def test_a_restored_state_answers_as_before(config: Config, tmp_path: Path) -> N
     assert sorted(p.name for p in config.root.iterdir() if p.name.startswith(".")) == [".citehound"]
 
 
+def test_what_is_restored_is_its_owners_alone(made: Path, tmp_path: Path) -> None:
+    backup(load(made / "citehound.toml", env={}), tmp_path / "a.backup")
+    shutil.copytree(made, tmp_path / "new", ignore=shutil.ignore_patterns(".citehound"))
+    before = os.umask(0o022)
+    try:
+        restore(load(tmp_path / "new" / "citehound.toml", env={}), tmp_path / "a.backup")
+    finally:
+        os.umask(before)
+    state = tmp_path / "new" / ".citehound"
+    assert {name: (state / name).stat().st_mode & 0o077 for name in ("tokens.json", "runs.sqlite")} == {
+        "tokens.json": 0,
+        "runs.sqlite": 0,
+    }
+
+
 def test_vectors_come_back_and_are_not_made_again(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

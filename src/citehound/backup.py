@@ -183,6 +183,10 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _unpack(archive: Path, work: Path) -> Backup:
     """Unpacks exactly the files that the archive's list names, and checks each."""
     if not archive.is_file():
@@ -199,7 +203,7 @@ def _unpack(archive: Path, work: Path) -> Backup:
                     raise ValueError(f"it holds {member.name!r}, which its list does not")
                 to = work / member.name
                 to.parent.mkdir(parents=True, exist_ok=True)
-                with data, to.open("xb") as file:
+                with data, open(to, "xb", opener=_for_owner) as file:  # hashes of tokens, questions, answers
                     shutil.copyfileobj(data, file)
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
