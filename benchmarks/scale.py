@@ -496,13 +496,14 @@ def measured_apart(engine: str, folder: Path, *, passages: int, queries: int) ->
 def plot(rows: Sequence[Row], file: Path) -> None:
     """How each of these grows with the passages; one line for each engine that was measured at two sizes at least."""
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    ticker: Any = importlib.import_module("matplotlib.ticker")
     panels: tuple[tuple[str, Callable[[Row], float | None], float | None], ...] = (
         ("build, CPU s", lambda r: r.build_cpu_seconds, None),
         ("on disk, MB", lambda r: r.bytes_on_disk / 1e6, None),
         ("private memory, MB", lambda r: r.private_mb, 2000),
         ("search p95 warm, CPU ms", lambda r: r.cpu_p95_ms, None),
         ("filtered p95 warm, CPU ms", lambda r: r.filtered_cpu_p95_ms, 50),
-        ("a document added, searchable, s", lambda r: r.add_seconds, 1),
+        ("a document more and less, CPU s", lambda r: r.update_cpu_seconds, 1),
     )
     names = [n for n in dict.fromkeys(row.engine for row in rows) if len([r for r in rows if r.engine == n]) > 1]
     figure, axes = pyplot.subplots(2, 3, figsize=(10, 5.4), layout="constrained")
@@ -510,6 +511,11 @@ def plot(rows: Sequence[Row], file: Path) -> None:
         for engine in names:
             points = sorted((row.passages, y) for row in rows if row.engine == engine and (y := value(row)) is not None)
             axis.loglog(*zip(*points, strict=True), marker="o", label=engine)
+        shown = [y for row in rows if row.engine in names and (y := value(row))] + ([] if aim is None else [aim])
+        axis.set_ylim(min(shown) / 2, max(shown) * 3)
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(ticker.FuncFormatter(lambda number, _: f"{number:,g}"))
+            scale.set_minor_formatter(ticker.NullFormatter())
         if aim is not None:
             axis.axhline(aim, color="gray", linestyle=":", linewidth=1)
             axis.annotate("aim", (0.02, aim), xycoords=("axes fraction", "data"), va="bottom", color="gray", size=8)
