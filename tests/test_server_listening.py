@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
+
+from citehound.errors import UsageError
 from citehound.server.app import bind
 
 
@@ -27,3 +30,9 @@ async def _sends_at_once() -> bool:
         writer.close()
         await writer.wait_closed()
     return at_once
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_an_empty_host_does_not_mean_every_address(host: str) -> None:
+    with pytest.raises(UsageError, match="--host is empty"):
+        bind(host, 0)

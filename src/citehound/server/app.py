@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..config import Config
-from ..errors import CitehoundError
+from ..errors import CitehoundError, UsageError
 from ..events import Emit, nowhere
 from ..models import OpenedModel
 from ..toolbox import ToolRefused
@@ -269,7 +269,9 @@ class Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises CitehoundError where that is not possible."""
+    """A socket that listens. Raises CitehoundError where that is not possible, UsageError for no host at all."""
+    if not host.strip():  # which would mean every address of this machine
+        raise UsageError("--host is empty; name an address, as in 127.0.0.1, or 0.0.0.0 for all of this machine")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol named, asyncio sends what is small at once; else an answer waits 40 ms for an acknowledgement.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
