@@ -326,8 +326,8 @@ def ask(bank_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
     with Assistant(config, record=False) as assistant:
 
-        def run(question: str) -> Answer:
-            return assistant.ask_sync(question, mode="agent")
+        def run(question: str, max_steps: int | None = None) -> Answer:
+            return assistant.ask_sync(question, mode="agent", max_steps=max_steps)
 
         yield run
 
@@ -353,6 +353,13 @@ def test_the_compliance_question_is_answered_with_checked_quotes(ask: Any) -> No
     assert any("due diligence" in gap.what for gap in answer.missing)
     assert all(gap.status == "checked" for gap in answer.missing)
     assert answer.usage.reads <= 8
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4, 5, 6])
+def test_a_search_that_the_step_limit_cuts_off_is_no_complete_answer(ask: Any, steps: int) -> None:
+    answer: Answer = ask(COMPLIANCE, max_steps=steps)
+    assert (answer.status, answer.stop_reason) == ("partial", "steps")
+    assert answer.usage.steps <= steps
 
 
 @pytest.mark.parametrize(

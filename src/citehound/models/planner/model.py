@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ from pydantic_ai.usage import RequestUsage
 
 from ...index import Lexicon
 from .draft import draft_of
-from .plan import next_calls
+from .plan import Planned, next_calls
 from .quarantined import is_quarantined, reply
 from .state import Names, read_state
 
@@ -99,12 +99,23 @@ class OfflineModel(Model):
         ]
         if not parts:
             draft = draft_of(state, lexicon=self._lexicon, names=self._names)
+            if tools and state.steps_left is not None:
+                unlimited = replace(state, steps_left=None, drafts=0)
+                draft = cut_short(draft, next_calls(unlimited, lexicon=self._lexicon, names=self._names))
             if parameters.output_tools:
                 name = parameters.output_tools[0].name
                 parts = [ToolCallPart(name, draft, tool_call_id=f"offline_{state.steps + 1}_draft")]
             else:
                 parts = [TextPart(json.dumps(draft, ensure_ascii=False))]
         return ModelResponse(parts=parts, model_name=MODEL_NAME, usage=_usage(messages, parts))
+
+
+def cut_short(draft: dict[str, Any], wanted: Sequence[Planned]) -> dict[str, Any]:
+    """The draft, with a gap for what would have been searched and read next if steps were left."""
+    if not wanted:
+        return draft
+    gap = {"what": "what else the texts point to", "reason": f"the step limit left {len(wanted)} calls unmade"}
+    return {**draft, "missing": [*draft["missing"], gap]}
 
 
 def _size(value: object) -> int:
