@@ -118,6 +118,12 @@ WEIGHTS: dict[str, float] = {
 """What each sign of a passage counts; one set of weights for every corpus."""
 
 
+FIRM = 4.0
+"""Score, in these weights, below which a passage is held by little more than words of the question."""
+ALONE = "at most one text stands firm"
+"""What is said where no second passage does."""
+
+
 class _Chase:
     trace: list[tuple[Place, dict[str, float]]] | None = None
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, cast, get_args
 from .access import Principal
 from .answers import Call, Reference
 from .budget import worst_tokens
+from .chase import ALONE, FIRM
 from .config import SourceConfig
 from .corpus import Corpus
 from .documents import OPEN, DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
@@ -550,10 +551,13 @@ def _leads_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: P
             question, principal=principal, k=MAX_HITS, source=one, start=_optional(arguments, "document")
         )
         found = tuple(f for f in found if _source_of(f.hit.document, sources) is not None)
+        scores = [f.hit.score for f in found]
         while True:
             shown: dict[str, Any] = {"hits": [{**hit_json(f.hit), "way": str(f.way)} for f in found]}
             if not found:
                 shown["notes"] = ["no leads: search with other words, or start from another document"]
+            elif sum(score >= FIRM for score in scores) < 2 <= len(scores):
+                shown["notes"] = [f"{ALONE}: what a further step needs may not be there"]
             if len(found) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
                 break
             found = found[:-1]

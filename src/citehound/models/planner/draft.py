@@ -168,8 +168,9 @@ def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unkn
         draft.lack(side, f"no text about {side!r} was found; {_looked(state)}")
     if steps.broken:
         subject = ", ".join(dict.fromkeys(t.title for t in steps.subjects))
-        what = f"{' '.join(dict.fromkeys(steps.lacking))}: {subject}"
-        draft.lack(what, f"no text that says it was found, nor one that {subject!r} leads to; {_looked(state)}")
+        lacking = " ".join(dict.fromkeys(steps.lacking)) or _topic(state.question)
+        what = f"{lacking}: {subject}" if subject else lacking
+        draft.lack(what, f"what was found leads to no text that says it; {_looked(state)}")
     for what, name in dead_ends(state, names):
         draft.lack(f"{what}: {name}", f"no document is about {name!r}; {_looked(state)}")
 
@@ -373,8 +374,8 @@ def _answer(
         if asks_for_summary(clause) and _summary(draft, clause, state, focus, weigh):
             continue
         asked = asked_in(clause, weigh, language=language)
-        ranked_all = _ranked(clause, near, state, weigh)
-        ranked = [r for r in ranked_all if r[0] > 0]
+        whole = _ranked(clause, near, state, weigh)
+        ranked = [r for r in whole if r[0] > 0]
         if not asked.weights and not asked.kinds:
             ranked = []
         ranked = [r for r in ranked[:40] if supports(asked, r[1].text, r[1].sentence, language=language)]
@@ -395,28 +396,30 @@ def _answer(
                 alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
                 if pair is not None and alike >= 0.5 and a.text.document != b.text.document:
                     draft.differ(first, second, pair[0], pair[1], a.text, b.text)
-        if not taken and not (
-            steps is not None and steps.evidence and not asked.sum and _steps(draft, ranked_all, asked, steps)
-        ):
+        on_the_way = steps is not None and steps.evidence and not asked.sum and (steps.paired or not taken)
+        if on_the_way and steps is not None and _quote_steps(draft, whole, asked, steps, done=frozenset(documents)):
+            continue
+        if not taken:
             draft.lack(_topic(clause), _NO_MODEL if asked.sum else _looked(state))
 
 
-def _steps(draft: _Draft, ranked: list[tuple[float, Scored]], asked: Asked, steps: Trodden) -> bool:
-    """A sentence of each text on the way, where no sentence alone says what is asked; the best first."""
-    on_the_way = [t.document for t in (*steps.subjects, *steps.reached)]
+def _quote_steps(
+    draft: _Draft, ranked: list[tuple[float, Scored]], asked: Asked, steps: Trodden, *, done: frozenset[str]
+) -> bool:
+    """The best sentence of each text on the way, where no sentence alone says all that is asked."""
+    subjects = [t.document for t in steps.subjects]
+    reached = [t.document for t in steps.reached]
     best: dict[str, Scored] = {}
     for _, one in ranked:
-        if one.text.document in on_the_way:
-            old = best.get(one.text.document)
-            if old is None:
-                best[one.text.document] = one
-    subjects = {t.document for t in steps.subjects}
-    further = [d for d in best if d not in subjects][:MAX_FURTHER]
+        best.setdefault(one.text.document, one)
+    further = [document for document in best if document in reached][:MAX_FURTHER]
     chosen = [one for document, one in best.items() if document in subjects or document in further][:MAX_STEPS]
-    kinds = asked.kinds
-    if kinds and not any(has_value(one.sentence.text, kind) for one in chosen for kind in kinds):
+    if asked.kinds and not any(has_value(one.sentence.text, kind) for one in chosen for kind in asked.kinds):
         return False
-    return any([draft.quote(Quote(text=one.text, sentence=one.sentence)) is not None for one in chosen])
+    quoted = [
+        draft.quote(Quote(text=one.text, sentence=one.sentence)) for one in chosen if one.text.document not in done
+    ]
+    return any(number is not None for number in quoted)
 
 
 def _summary(draft: _Draft, clause: str, state: State, focus: Focus, weigh: Weights) -> bool:

@@ -135,11 +135,15 @@ class Trodden:
     """How many words beside the names the subjects' texts lack."""
     paired: bool
     """The question asks of two side by side."""
+    alone: bool
+    """The chase reached no second text that stands firm."""
 
     @property
     def broken(self) -> bool:
-        """The subjects lead nowhere, and what is asked is not all said by them and by what shares a name with them."""
-        return bool(self.subjects) and not self.paired and not self.reached and bool(self.lacking)
+        """The subjects lead nowhere, and what is asked is not all said by them and by what shares a name with them; or
+        they do not say all and nothing else stands firm."""
+        nowhere = bool(self.subjects) and not self.paired and not self.reached and bool(self.lacking)
+        return nowhere or (self.alone and self.asked > 0)
 
     @property
     def evidence(self) -> bool:
@@ -244,4 +248,5 @@ def trodden(state: State) -> Trodden:
         lacking=tuple(w.text for w in lacks if w.stem not in further),
         asked=len(lacks),
         paired=bool(two),
+        alone=state.alone,
     )

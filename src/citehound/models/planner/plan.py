@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from ...index import Lexicon
@@ -50,6 +51,8 @@ FLAT = 1.5
 """Passages a document in a corpus of single passages."""
 INSIDE = 0.8
 """Share of the chase's hits in one document from which on the question stays inside it."""
+BLOCK = 3
+"""Hits of one document that lead the chase: more than it gives of a document that the question does not name."""
 FIRST_READS = 5
 ENOUGH = 0.85
 MAX_SEARCHES = 14
@@ -1027,8 +1030,19 @@ def _special(state: State, focus: Focus) -> bool:
     )
 
 
-def _chased_reads(state: State, ranked: list[Candidate], *, reads_left: int, small: bool) -> list[Planned]:
-    """What the chase reached, in its order; before it what the searches rank first."""
+def named_block(state: State) -> list[Hit]:
+    """The chase's hits in the document that leads it, where the question names that document."""
+    if not state.chased:
+        return []
+    first = state.chased[0].document
+    block = list(takewhile(lambda hit: hit.document == first, state.chased))
+    return block if len(block) >= BLOCK else []
+
+
+def _chased_reads(
+    state: State, ranked: list[Candidate], *, reads_left: int, small: bool, hits: Sequence[Hit] | None = None
+) -> list[Planned]:
+    """What the chase reached (or these `hits` of it), in its order; before it what the searches rank first."""
     most = FIRST_READS if not state.texts else MAX_CALLS
     calls: list[Planned] = []
     wanted: list[Candidate] = [] if state.texts else ranked[:1]
@@ -1036,7 +1050,7 @@ def _chased_reads(state: State, ranked: list[Candidate], *, reads_left: int, sma
         Candidate(
             document=h.document, section=h.section, score=0.0, why="reached by the chase", total_chars=h.total_chars
         )
-        for h in state.chased or ()
+        for h in (state.chased or () if hits is None else hits)
         if not already_read(h, state)
     ]
     for candidate in wanted:
@@ -1065,6 +1079,11 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     weigh = Weights(lexicon, state.language)
     focus = focus_of(state, weigh, names)
     left = MAX_READS - len(state.tried)
+    small = small_documents(lexicon, names)
+    if left > 0 and not _special(state, focus):
+        inside = _chased_reads(state, [], reads_left=left, small=small, hits=named_block(state))
+        if inside and not covered(state, focus, weigh, scored_sentences(state, focus), least=ENOUGH):
+            return inside
     if focus.simple:
         if covered(state, focus, weigh, scored_sentences(state, focus), least=LIKELY):
             return []
@@ -1072,7 +1091,7 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     if _special(state, focus) or left <= 0:
         return []
     # Leads have run dry: what the chase reached takes the reads that are left.
-    return _chased_reads(state, [], reads_left=left, small=small_documents(lexicon, names))
+    return _chased_reads(state, [], reads_left=left, small=small)
 
 
 def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import ToolDefinition
 
+from ...chase import ALONE
 from ...index import Lexicon
 from .words import capitalised, fold, language_of, plain_title, stem, stems, words
 
@@ -113,6 +114,8 @@ class State:
 
     chased: tuple[Hit, ...] | None = None
     """What `follow_leads` gave for the question, best first; None when it was not called."""
+    alone: bool = False
+    """It said that no second text stands firm."""
 
     def documents_read(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(t.document for t in self.texts))
@@ -370,6 +373,7 @@ def read_state(
     tried: list[Tried] = []
     rejections: list[str] = []
     chased: tuple[Hit, ...] | None = None
+    alone = False
     seen: dict[tuple[str, str | None], Hit] = {}
     steps_left: int | None = None
     step = drafts = 0
@@ -423,6 +427,7 @@ def read_state(
                 for hit in hits:
                     seen.setdefault((hit.document, hit.section), hit)
                 chased = (*(chased or ()), *hits)
+                alone = any(note.startswith(ALONE) for note in _strings(content.get("notes")))
             elif part.tool_name in ("read_document", "find_in_document"):
                 section = arguments.get("section")
                 phrase = arguments.get("phrase")
@@ -460,6 +465,7 @@ def read_state(
         rejections=tuple(rejections),
         drafts=drafts,
         chased=chased,
+        alone=alone,
         open_parts=prompted.open_parts,
     )
 
