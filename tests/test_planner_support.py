@@ -12,7 +12,7 @@ from citehound.config import Config, ModelConfig, SourceConfig
 from citehound.corpus import Corpus
 from citehound.models.planner.state import Source, matched_filters
 from citehound.models.planner.support import counts
-from citehound.models.planner.words import asks, clauses
+from citehound.models.planner.words import asks, clauses, quantities
 
 LIBRARY = """# Library
 
@@ -141,3 +141,11 @@ def test_a_number_counts_what_follows_it(text: str, counted: bool) -> None:
 def test_a_word_that_ends_another_name_is_no_filter(question: str, found: dict[str, str]) -> None:
     source = Source(name="c", tool="search_c", description="", filters={"supplier": ("Legacy Marketing Group", "Acme")})
     assert matched_filters(question, source, language="en") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("900 million dollars", 9e8), ("USD 900 million", 9e8), ("2.5 billion euros", 2.5e9), ("900 dollars", 900)],
+)
+def test_millions_and_billions_are_amounts_of_money(text: str, value: float) -> None:
+    assert [(q.text, q.value, q.unit) for q in quantities(f"The price is {text}.")] == [(text, value, "money")]

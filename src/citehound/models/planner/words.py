@@ -170,8 +170,11 @@ _QUANTITY = re.compile(
     rf"(?P<u>{_UNIT_PATTERN})(?![\w])",
     re.IGNORECASE,
 )
+_SCALES = {"thousand": 1e3, "million": 1e6, "millionen": 1e6, "billion": 1e9, "milliarden": 1e9, "milliard": 1e9}
+_SCALE = re.compile(rf"\b(?:{'|'.join(sorted(_SCALES, key=len, reverse=True))})(?=s?\b)", re.IGNORECASE)
 _MONEY = re.compile(
-    r"(?:(?:US\s*)?[$€£]\s?|\b(?:USD|EUR|GBP|CHF|BRL|R\$)\s?)\d[\d.,]*\d?|\b\d[\d.,]*\s?(?:€|\bEUR\b|\bUSD\b|"
+    rf"(?:(?:US\s*)?[$€£]\s?|\b(?:USD|EUR|GBP|CHF|BRL|R\$)\s?)\d[\d.,]*\d?(?:(?<![.,])\s{_SCALE.pattern}s?)?|"
+    rf"\b\d[\d.,]*(?:\s{_SCALE.pattern}s?\s?(?:d['’]|de\s)?)?\s?(?:€|\bEUR\b|\bUSD\b|"
     r"\bdollars\b|\beuros?\b|\bcents?\b|\bpence\b)",
     re.IGNORECASE,
 )
@@ -232,6 +235,8 @@ def quantities(text: str) -> list[Quantity]:
         digits = re.search(r"\d[\d.,]*", match.group())
         value = _number(digits.group().rstrip(".,")) if digits is not None else None
         if value is not None:
+            scale = _SCALE.search(match.group())
+            value *= _SCALES[scale.group().lower()] if scale is not None else 1
             found.append(Quantity(text=match.group().rstrip(".,"), value=value, unit="money", start=match.start()))
     return sorted(found, key=lambda q: q.start)
 
