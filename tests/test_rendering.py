@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from citehound.answers import Citation, Claim, Gap
 from citehound.rendering import render_text
 
@@ -20,6 +22,18 @@ def test_an_unverified_claim_says_why_and_has_no_brackets() -> None:
     text = render_text([Claim(text="72 hours [rules/b].", status="unverified", citations=(BAD,))])
     assert "**(unverified: 'rules/b': rules/b was not read)**" in text
     assert "[" not in text
+
+
+def test_no_words_of_others_are_html() -> None:
+    text = render_text(
+        [
+            Claim(text="5 < 6 <img src=x onerror=alert(1)> </b>", status="verified", citations=(GOOD,)),
+            Claim(text="no", kind="absence", status="unverified", terms=("<svg onload=x>",)),
+        ],
+        [Gap(what="<!-- the cap -->")],
+    )
+    assert re.findall(r"(?<!\\)<(?=[A-Za-z/!?])", text) == []
+    assert "5 < 6 \\<img" in text
 
 
 def test_a_gap_that_was_not_searched_for_says_so() -> None:

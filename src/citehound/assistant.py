@@ -22,7 +22,7 @@ from .errors import CitehoundError, UsageError
 from .events import Answered, ClaimChecked, Decided, Emit, Event, GapDeclared, RunStarted, nowhere
 from .evidence import Evidence, Ledger
 from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
-from .rendering import render_survey, render_text
+from .rendering import render_survey, render_text, without_tags
 from .runs import RunStore, new_run_id
 from .tracing import run_span
 from .verification import differing
@@ -601,7 +601,7 @@ class _Run:
                 f"the outcome of a request is unknown: its worst case of ${spent.reserved:.4f} is counted as spent"
             )
         warnings += differing(outcome.claims)
-        text = outcome.text.strip() if outcome.text else ""
+        text = without_tags(outcome.text.strip()) if outcome.text else ""
         back = None if understood is None else understood.clarification
         if back:
             text = back

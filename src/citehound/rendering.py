@@ -1,6 +1,6 @@
 """The checked claims and gaps of an answer as markdown for people, and an event as a line of text; pure.
 
-Escapes nothing for a terminal or for HTML.
+Escapes nothing for a terminal; no words of others are HTML in it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,16 @@ def citation_label(citation: Citation) -> str:
     return f"[{citation.document} §{citation.section}]" if citation.section else f"[{citation.document}]"
 
 
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+def without_tags(text: str) -> str:
+    """Markdown in which nothing is HTML, for clients that let HTML through."""
+    return _TAG.sub(r"\\<", text)
+
+
 def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().translate(_BRACKETS)
+    return without_tags(re.sub(r"\s+", " ", text).strip().translate(_BRACKETS))
 
 
 def _in_cell(text: str) -> str:
@@ -127,7 +135,7 @@ def _claim(number: int, claim: Claim, style: Style) -> str:
     if claim.kind == "conclusion" and claim.premises:
         parts.append(f"(from {', '.join(map(str, claim.premises))})")
     if claim.kind == "absence" and claim.terms:
-        parts.append(f"(looked for: {', '.join(style.plain(repr(_plain(t))) for t in claim.terms)})")
+        parts.append(f"(looked for: {', '.join(style.plain(repr(' '.join(t.split()))) for t in claim.terms)})")
     labels = dict.fromkeys(label for c in verified for label in (*c.labels, *trust_label(c.trust)))
     if labels:
         parts.append(f"({style.plain('; '.join(labels))})")
