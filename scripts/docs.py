@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pictures import pictures
 
+from citehound.access import OWNER
 from citehound.config import Config, load
 from citehound.corpus import Corpus
 from citehound.evals.cases import load_cases
@@ -85,9 +86,9 @@ def evaluated(data: Path, cache: Path | None) -> None:
 
         def recorded(run_id: str) -> RunRecord:
             for store in stores[:-1]:
-                if any(line.run_id == run_id for line in store.list(10_000)):
-                    return store.get(run_id)
-            return stores[-1].get(run_id)
+                if any(line.run_id == run_id for line in store.list(10_000, principal=OWNER)):
+                    return store.get(run_id, principal=OWNER)
+            return stores[-1].get(run_id, principal=OWNER)
 
         title = f"The offline model on {len(done.cases)} cases"
         (EXAMPLES / "evaluation.html").write_text(page(done, recorded, title=title), encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -264,14 +265,14 @@ def test_gates_hold_for_every_mode_or_for_the_named_one(home: Config) -> None:
 def test_the_page_needs_no_network_and_shows_hostile_text_as_text(home: Config) -> None:
     hostile = replace(CASES[0], question="</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e?")
     done = evaluated(home, cases=(hostile,), modes=("agent",), models=("m",), opened={"m": scripted(reading)})
-    html = page(done, RunStore(home.state / "runs.sqlite").get, title="Test")
+    html = page(done, partial(RunStore(home.state / "runs.sqlite").get, principal=OWNER), title="Test")
     assert "</script><script>alert" not in html
     assert "<img src=x" not in html
     assert "\u202e" not in html
     assert "http://" not in html.replace("http://www.w3.org", "") and 'src="' not in html
     assert html.count("</script>") == 3
     assert "default-src 'none'" in html
-    again = page(done, RunStore(home.state / "runs.sqlite").get, title="Test")
+    again = page(done, partial(RunStore(home.state / "runs.sqlite").get, principal=OWNER), title="Test")
     assert again == html
 
 
