@@ -493,6 +493,10 @@ def measured_apart(engine: str, folder: Path, *, passages: int, queries: int) ->
 # Showing
 
 
+def _number(value: float, _: int) -> str:
+    return f"{value:,g}"
+
+
 def plot(rows: Sequence[Row], file: Path) -> None:
     """How each of these grows with the passages; one line for each engine that was measured at two sizes at least."""
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -514,7 +518,7 @@ def plot(rows: Sequence[Row], file: Path) -> None:
         shown = [y for row in rows if row.engine in names and (y := value(row))] + ([] if aim is None else [aim])
         axis.set_ylim(min(shown) / 2, max(shown) * 3)
         for scale in (axis.xaxis, axis.yaxis):
-            scale.set_major_formatter(ticker.FuncFormatter(lambda number, _: f"{number:,g}"))
+            scale.set_major_formatter(ticker.FuncFormatter(_number))
             scale.set_minor_formatter(ticker.NullFormatter())
         if aim is not None:
             axis.axhline(aim, color="gray", linestyle=":", linewidth=1)
