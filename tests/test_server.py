@@ -212,6 +212,31 @@ def test_questions_beyond_the_places_there_are_are_turned_away_at_once(site: Sit
     site.model.go.set()
 
 
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("status=bogus", "'not_found'"),
+        ("mode=bogus", "'research'"),
+        ("stop_reason=bogus", "'answered'"),
+        ("before=zzzzzzzzzzzzz", "next_before"),
+    ],
+)
+def test_a_filter_that_no_run_can_pass_is_refused(offline: httpx2.Client, query: str, says: str) -> None:
+    run_id = offline.post("/v1/ask", json={"question": QUESTION}).json()["run_id"]
+    reply = offline.get(f"/v1/runs?{query}")
+    assert reply.status_code == 422
+    message = reply.json()["error"]["message"]
+    assert message.startswith(query.partition("=")[0]) and says in message and "\n" not in message
+    assert offline.get(f"/v1/runs?before={run_id}").status_code == 200
+
+
+def test_a_run_of_somebody_else_is_no_place_to_go_on_from(site: Site) -> None:
+    site.model.go.set()
+    run_id = site.client.post("/v1/ask", json=asking(), headers=site.as_("ann")).json()["run_id"]
+    tries = [(who, site.client.get(f"/v1/runs?before={run_id}", headers=site.as_(who))) for who in ("ann", "bob")]
+    assert [(who, reply.status_code) for who, reply in tries] == [("ann", 200), ("bob", 422)]
+
+
 # whose it is
 
 

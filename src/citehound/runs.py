@@ -224,6 +224,12 @@ class RunStore:
             feedback=opinions.get(row[0]),
         )
 
+    def has(self, run_id: str, *, principal: Principal) -> bool:
+        """Whether there is a run with exactly this id that `principal` may see."""
+        mine, who = _of(principal)
+        with self._connected() as db:
+            return db.execute(f"SELECT 1 FROM runs WHERE id = ? AND {mine}", (run_id, *who)).fetchone() is not None
+
     def give_feedback(self, run_id: str, *, good: bool, principal: Principal, reason: str = "") -> str:
         """Stores what a person thinks of a run (the last word counts) and returns the run's full id.
 

@@ -15,7 +15,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..access import Principal
-from ..answers import Answer, Mode
+from ..answers import Answer, Mode, Status, StopReason
 from ..assistant import MAX_QUESTION
 from ..config import SourceConfig
 from ..corpus import Corpus, FileReport
@@ -275,17 +275,20 @@ async def list_runs(
     caller: Caller,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern=_RUN_ID)] = None,
-    status: Annotated[str | None, Query(max_length=40)] = None,
-    mode: Annotated[str | None, Query(max_length=40)] = None,
+    status: Status | None = None,
+    mode: Mode | None = None,
     model: Annotated[str | None, Query(max_length=200)] = None,
-    stop_reason: Annotated[str | None, Query(max_length=40)] = None,
+    stop_reason: StopReason | None = None,
     source: Annotated[str | None, Query(max_length=200)] = None,
     since: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     until: Annotated[float | None, Query(allow_inf_nan=False)] = None,
 ) -> RunList:
     questions = questions_of(request)
     found: tuple[RunSummary, ...] = ()
-    if questions.store.path.exists():
+    kept = questions.store.path.exists()
+    if before is not None and not (kept and await asyncio.to_thread(questions.store.has, before, principal=caller)):
+        raise Refused(422, "before: no run has this id; pass the next_before of the page before, or leave it out")
+    if kept:
         found = await asyncio.to_thread(
             questions.store.list,
             limit + 1,
