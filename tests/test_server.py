@@ -203,13 +203,34 @@ def test_cancelling_ends_a_run_as_a_declared_partial(site: Site) -> None:
 
 
 def test_questions_beyond_the_places_there_are_are_turned_away_at_once(site: Site) -> None:
-    for _ in range(3):
-        site.start()
+    for who in ("ann", "ann", "bob"):
+        site.start(who)
     reply = site.client.post("/v1/ask", json={"question": QUESTION, "mode": "agent"}, headers=site.as_("bob"))
     assert reply.status_code == 503
     assert int(reply.headers["retry-after"]) >= 1
     assert reply.json()["error"]["type"] == "unavailable"
     site.model.go.set()
+
+
+def test_nobody_but_an_owner_has_more_than_half_of_the_places(site: Site) -> None:
+    first = site.start("ann")
+    site.start("ann")
+    completion = {"model": "citehound", "messages": [{"role": "user", "content": QUESTION}]}
+    for path, body in (("/v1/ask", asking()), ("/v1/runs", asking()), ("/v1/chat/completions", completion)):
+        reply = site.client.post(path, json=body, headers=site.as_("ann"))
+        assert (reply.status_code, path) == (429, path)
+        assert int(reply.headers["retry-after"]) >= 1
+    third = site.start("bob")
+    for run_id, who in ((third, "bob"), (first, "ann")):
+        site.client.post(f"/v1/runs/{run_id}/cancel", headers=site.as_(who))
+        site.client.get(f"/v1/runs/{run_id}/events", headers=site.as_(who))
+    site.start("ann")
+    site.start("boss")
+
+
+def test_an_owner_may_have_all_the_places(site: Site) -> None:
+    for _ in range(3):
+        site.start("boss")
 
 
 @pytest.mark.parametrize(

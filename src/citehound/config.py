@@ -234,7 +234,7 @@ class ServerConfig:
     models: tuple[str, ...] = ()
     """What a question may ask for besides the configured model; an owner may ask for any."""
     max_questions: int = 64
-    """Answered at once, by all together; what comes beyond is turned away at once."""
+    """Answered at once, by all together, and at most half of one who is no owner; what comes beyond is turned away."""
     requests_per_minute: int = 1200
     """Of one principal."""
     questions_per_minute: int = 240

@@ -366,6 +366,7 @@ class Questions:
         if len(self._active) >= self.config.server.max_questions:
             said = f"{len(self._active)} questions are being answered; ask again in a moment"
             raise Refused(503, said, retry_after=2)
+        self._check_share(principal)
         self._rate.take(principal.name, what="questions")
         running = Running(principal=principal)
         self._active.add(running)
@@ -420,6 +421,14 @@ class Questions:
         ):
             if value is not None and value > most:
                 raise UsageError(f"{name} is {value!r}, at most {most!r} on this server; ask for less")
+
+    def _check_share(self, principal: Principal) -> None:
+        """Raises Refused (429) for somebody, no owner, who has half of the places: the rest is for others."""
+        share = (self.config.server.max_questions + 1) // 2
+        mine = sum(running.principal.name == principal.name for running in self._active)
+        if not principal.owner and mine >= share:
+            said = f"{mine} of your questions are being answered, and nobody has more at once; wait for one of them"
+            raise Refused(429, said, retry_after=2)
 
     async def _assistant(self, asked: Asked, *, principal: Principal) -> Assistant:
         return await asyncio.to_thread(self.assistant, principal=principal, model=asked.model, sources=asked.sources)
