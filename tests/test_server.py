@@ -11,7 +11,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from starlette.testclient import TestClient
 
 import protocol_server
 from citehound import config
-from citehound.access import OWNER
+from citehound.access import OWNER, Principal
+from citehound.answers import Answer, Usage
 from citehound.cli import cli
 from citehound.corpus import Corpus
 from citehound.models.scripted import ScriptedModel, call
@@ -231,6 +233,78 @@ def test_nobody_but_an_owner_has_more_than_half_of_the_places(site: Site) -> Non
 def test_an_owner_may_have_all_the_places(site: Site) -> None:
     for _ in range(3):
         site.start("boss")
+
+
+THEN = Answer(
+    question="And then?", requested_mode="agent", mode="agent", route="", model="x", status="not_found", text=""
+)
+
+
+def id_of(seconds: float) -> str:
+    """The id of a run that began then."""
+    digits = "0123456789abcdefghjkmnpqrstvwxyz"
+    return "".join(digits[(int(seconds * 1000) >> 5 * place) & 31] for place in range(8, -1, -1)) + "0000"
+
+
+@contextmanager
+def limited(root: Path, settings: str, spent: dict[str, list[tuple[float, float]]]) -> Generator[Site]:
+    """A server with settings of its own; `spent` has hours ago and dollars of what each user has asked before."""
+    toml = TOML + f'[server]\n{settings}\n[model]\nname = "openai:own"\n'
+    loaded = config.load(write_corpus(root, toml=toml), env={})
+    for who, runs in spent.items():
+        for hours, dollars in runs:
+            asked = replace(THEN, run_id=id_of(time.time() - hours * 3600), usage=Usage(dollars=dollars))
+            RunStore(loaded.state / "runs.sqlite").save(asked, principal=Principal(name=who))
+    model = Held()
+    listening = bind("127.0.0.1", 0)
+    app = create_app(loaded, model=model, port=listening.getsockname()[1])
+    with live(app, listening) as url, httpx2.Client(base_url=url, timeout=30, trust_env=False) as client:
+        tokens = Tokens(loaded.state / FILE)
+        made = {who: tokens.add(who, owner=who == "boss") for who in ("ann", "bob", "boss")}
+        yield Site(client=client, model=model, tokens=made)
+        model.go.set()
+
+
+def test_questions_of_a_day_have_a_limit(tmp_path: Path) -> None:
+    settings = 'questions_per_day = 3\ndollars_per_day = "none"'
+    with limited(tmp_path, settings, {"ann": [(25, 0), (23, 0), (1, 0)], "boss": []}) as site:
+        site.start("ann")
+        completion = {"model": "citehound", "messages": [{"role": "user", "content": QUESTION}]}
+        for over in (False, True):
+            for path, body in (("/v1/ask", asking()), ("/v1/runs", asking()), ("/v1/chat/completions", completion)):
+                reply = site.client.post(path, json=body, headers=site.as_("ann"))
+                assert (reply.status_code, path) == (429, path)
+                assert 3500 < int(reply.headers["retry-after"]) <= 3600
+            if not over:
+                site.model.go.set()
+                while site.client.get("/v1/runs", headers=site.as_("ann")).json()["running"]:
+                    time.sleep(0.01)
+        assert site.client.post("/v1/ask", json=asking(), headers=site.as_("bob")).status_code == 200
+        for _ in range(4):
+            assert site.client.post("/v1/ask", json=asking(), headers=site.as_("boss")).status_code == 200
+
+
+def test_dollars_of_a_day_have_a_limit_that_what_runs_counts_against(tmp_path: Path) -> None:
+    settings = 'dollars_per_day = 1.5\nquestions_per_day = "none"'
+    with limited(tmp_path, settings, {"ann": [(25, 5.0), (23, 0.6), (1, 0.3)]}) as site:
+
+        def refused(**more: Any) -> int:
+            reply = site.client.post("/v1/runs", json=asking(**more), headers=site.as_("ann"))
+            assert reply.status_code == 429, reply.text
+            assert "max_dollars" in reply.json()["error"]["message"]
+            return int(reply.headers["retry-after"])
+
+        assert 3500 < refused(max_dollars=1.0) <= 3600
+        assert 22 * 3600 < refused(max_dollars=1.3) <= 23 * 3600
+        site.start("ann")  # may cost 0.5, of 0.6
+        assert refused() == refused(max_dollars=0.2) == 5
+        site.start("ann", max_dollars=0.1)
+        assert refused(max_dollars=0.01) == 5
+        site.start("bob")
+        site.model.go.set()
+        while site.client.get("/v1/runs", headers=site.as_("ann")).json()["running"]:
+            time.sleep(0.01)
+        site.start("ann")
 
 
 @pytest.mark.parametrize(

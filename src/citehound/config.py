@@ -238,6 +238,10 @@ class ServerConfig:
     requests_per_minute: int = 1200
     """Of one principal."""
     questions_per_minute: int = 240
+    questions_per_day: int | None = 2000
+    """Of one principal who is no owner, in the last 24 hours; None: no limit."""
+    dollars_per_day: float | None = 50.0
+    """The same, in dollars that were spent, or may yet be by what runs."""
     max_steps: int = 50
     """What a question may ask for at most."""
     max_dollars: float = 5.0
@@ -324,7 +328,9 @@ class Config:
 
 # Loading -----------------------------------------------------------------------------------------------------------
 
-_Kind = Literal["groups", "text", "count", "whole", "number", "positive", "limit", "flag", "texts", "table", "tables"]
+_Kind = Literal[
+    "groups", "text", "count", "whole", "number", "positive", "limit", "most", "flag", "texts", "table", "tables"
+]
 _WORDS: Mapping[_Kind, str] = {
     "groups": "a list of names",
     "text": "a text in quotes",
@@ -333,6 +339,7 @@ _WORDS: Mapping[_Kind, str] = {
     "number": "a number of at least 0",
     "positive": "a number above 0",
     "limit": "a number above 0, or 'none' for no limit",
+    "most": "a whole number of at least 1, or 'none' for no limit",
     "flag": "true or false",
     "texts": "a list of texts",
     "table": "a table",
@@ -388,6 +395,8 @@ _SERVER: Mapping[str, _Kind] = {
     "max_questions": "count",
     "requests_per_minute": "count",
     "questions_per_minute": "count",
+    "questions_per_day": "most",
+    "dollars_per_day": "limit",
     "max_steps": "count",
     "max_dollars": "number",
     "max_seconds": "positive",
@@ -961,7 +970,7 @@ def _table(value: Any, schema: Mapping[str, _Kind], *, at: str, prefix: str) -> 
 def _value(value: Any, kind: _Kind, *, name: str) -> Any:
     number = _number(value)
     match kind:
-        case "limit" if isinstance(value, str) and value.strip().lower() == "none":
+        case "limit" | "most" if isinstance(value, str) and value.strip().lower() == "none":
             return None
         case "limit" if number is not None and number > 0:
             return number
@@ -969,7 +978,7 @@ def _value(value: Any, kind: _Kind, *, name: str) -> Any:
             return number
         case "positive" if number is not None and number > 0:
             return number
-        case "count" if isinstance(value, int) and number is not None and number >= 1:
+        case "count" | "most" if isinstance(value, int) and number is not None and number >= 1:
             return value
         case "whole" if isinstance(value, int) and number is not None and number >= 0:
             return value

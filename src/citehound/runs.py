@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -141,6 +141,14 @@ def _base32(number: int, width: int) -> str:
     return "".join(reversed(digits))
 
 
+def _began(run_id: str) -> float:
+    """The time in a run's id, in seconds since the epoch."""
+    number = 0
+    for letter in run_id[:9]:
+        number = number * 32 + _ALPHABET.index(letter)
+    return number / 1000
+
+
 class RunStore:
     """Run records in one SQLite file, which is made when first needed. Safe under threads and processes."""
 
@@ -229,6 +237,27 @@ class RunStore:
         mine, who = _of(principal)
         with self._connected() as db:
             return db.execute(f"SELECT 1 FROM runs WHERE id = ? AND {mine}", (run_id, *who)).fetchone() is not None
+
+    def used(self, since: float, *, principal: Principal, besides: Collection[str] = ()) -> tuple[int, float]:
+        """How many questions `principal` has asked since then, and the dollars that they cost; without some runs."""
+        with self._connected() as db:
+            count, dollars = db.execute(
+                "SELECT count(*), total(dollars) FROM runs WHERE principal = ? AND id >= ? "
+                "AND id NOT IN (SELECT value FROM json_each(?))",
+                (principal.name, _base32(int(since * 1000), 9), json.dumps(list(besides))),
+            ).fetchone()
+        return int(count), float(dollars)
+
+    def reached(self, since: float, *, principal: Principal, questions: int, dollars: float) -> float | None:
+        """When `principal`, counted from `since`, had asked so many questions and spent so much; None if not yet."""
+        with self._connected() as db:
+            found = db.execute(
+                "SELECT id FROM (SELECT id, count(*) OVER w AS n, total(dollars) OVER w AS d FROM runs "
+                "WHERE principal = ? AND id >= ? WINDOW w AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) "
+                "WHERE n >= ? AND d >= ? - 1e-9 ORDER BY id LIMIT 1",
+                (principal.name, _base32(int(since * 1000), 9), questions, dollars),
+            ).fetchone()
+        return None if found is None else _began(found[0])
 
     def give_feedback(self, run_id: str, *, good: bool, principal: Principal, reason: str = "") -> str:
         """Stores what a person thinks of a run (the last word counts) and returns the run's full id.

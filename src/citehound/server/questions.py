@@ -9,7 +9,9 @@ import asyncio
 import gc
 import hashlib
 import logging
+import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -43,6 +45,7 @@ CLOSE_SECONDS = 10.0
 """How long questions have to end when the server is told to stop."""
 NEW_CHAT = "new"
 """Given as the id of a chat, it begins one."""
+_DAY = 24 * 3600.0
 _MOST_WAITING = 20
 """Pages that may wait to be drawn."""
 _MOST_MODELS = 8
@@ -73,8 +76,10 @@ class Asked:
 class Running:
     """A question on its way. Its events are numbered from 1; whoever follows gets all of them, then the new ones."""
 
-    def __init__(self, *, principal: Principal) -> None:
+    def __init__(self, *, principal: Principal, may_cost: float = 0.0) -> None:
         self.principal = principal
+        self.may_cost = may_cost
+        """Dollars, at most."""
         self.run_id = ""
         self.answer: Answer | None = None
         self.error: CitehoundError | None = None
@@ -201,6 +206,16 @@ class _Talk:
     model: str | None
     sources: tuple[str, ...] | None
     turn: asyncio.Lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Day:
+    """What somebody has asked for in the last 24 hours; what ran when that was looked up is not in it."""
+
+    since: float
+    questions: int
+    dollars: float
+    running: frozenset[Running]
 
 
 class Questions:
@@ -360,6 +375,7 @@ class Questions:
     async def start(self, asked: Asked, *, principal: Principal) -> Running:
         """Begins a question. Raises UsageError for one that cannot be asked, Refused when there is no room for it."""
         self._check(asked)
+        day = await self._day(principal)
         if self._closing:
             raise Refused(503, "the server is shutting down; ask again in a moment", retry_after=10)
         _ = self.corpus
@@ -367,9 +383,14 @@ class Questions:
             said = f"{len(self._active)} questions are being answered; ask again in a moment"
             raise Refused(503, said, retry_after=2)
         self._check_share(principal)
+        may_cost = self._may_cost(asked)
+        if day is not None and (beyond := self._beyond(day, may_cost, principal=principal)) is not None:
+            said, questions, dollars = beyond
+            wait = await asyncio.to_thread(self._wait, day, principal=principal, questions=questions, dollars=dollars)
+            raise Refused(429, said, retry_after=wait)
         self._rate.take(principal.name, what="questions")
-        running = Running(principal=principal)
-        self._active.add(running)
+        running = Running(principal=principal, may_cost=may_cost)
+        self._active.add(running)  # with nothing awaited since the places and the day were looked at
         task = asyncio.get_running_loop().create_task(self._answer(asked, running))
         task.add_done_callback(lambda _: self._forget(running))
         running.run(task)
@@ -429,6 +450,58 @@ class Questions:
         if not principal.owner and mine >= share:
             said = f"{mine} of your questions are being answered, and nobody has more at once; wait for one of them"
             raise Refused(429, said, retry_after=2)
+
+    async def _day(self, principal: Principal) -> _Day | None:
+        """None for whom there is no limit."""
+        settings = self.config.server
+        if principal.owner or (settings.questions_per_day is None and settings.dollars_per_day is None):
+            return None
+        since = time.time() - _DAY
+        running = frozenset(r for r in self._active if r.principal.name == principal.name)
+        questions, dollars = 0, 0.0
+        if self.store.path.exists():
+            ids = [r.run_id for r in running if r.run_id]
+            questions, dollars = await asyncio.to_thread(self.store.used, since, principal=principal, besides=ids)
+        return _Day(since=since, questions=questions, dollars=dollars, running=running)
+
+    def _may_cost(self, asked: Asked) -> float:
+        """Dollars that a question costs at most."""
+        config = self.config
+        talk = self._chats.get(asked.chat_id or "")
+        model = talk.model if talk is not None else asked.model
+        own = model is None or model in (OWN_MODEL, config.model.name)
+        offline = self._model is None and config.model.name == OFFLINE if own else model == OFFLINE
+        if offline and not self.corpus.fee:
+            return 0.0
+        limits = (asked.max_dollars, config.budget.max_dollars, config.server.max_dollars)
+        return next(limit for limit in limits if limit is not None)
+
+    def _beyond(self, day: _Day, may_cost: float, *, principal: Principal) -> tuple[str, int, float] | None:
+        """Where one more question may go beyond a day's limits: what to say, and how many questions and dollars have
+        to become older than a day first."""
+        settings = self.config.server
+        running = {*day.running, *(r for r in self._active if r.principal.name == principal.name)}
+        most = settings.questions_per_day
+        if most is not None and (many := day.questions + len(running) + 1 - most) > 0:
+            return f"{most} questions in 24 hours are the most that one may ask here; ask again later", many, 0.0
+        if settings.dollars_per_day is None:
+            return None
+        left = settings.dollars_per_day - day.dollars
+        free = left - sum(r.may_cost for r in running)
+        if may_cost <= free + 1e-9:
+            return None
+        said = (
+            f"this question may cost {may_cost:.2f} dollars, and of {settings.dollars_per_day:.2f} in 24 hours "
+            f"{max(0.0, free):.2f} are left; ask again later, or with a lower max_dollars"
+        )
+        return said, 0, max(0.0, may_cost - left)
+
+    def _wait(self, day: _Day, *, principal: Principal, questions: int, dollars: float) -> float:
+        """Seconds until so much has become older than a day; few where only what runs is in the way."""
+        if not questions and dollars <= 1e-9:
+            return 5
+        at = self.store.reached(day.since, principal=principal, questions=questions, dollars=dollars)
+        return _DAY if at is None else math.ceil(at - day.since)
 
     async def _assistant(self, asked: Asked, *, principal: Principal) -> Assistant:
         return await asyncio.to_thread(self.assistant, principal=principal, model=asked.model, sources=asked.sources)
