@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import citehound
 from citehound import config
 from citehound.access import OWNER, Access, Principal
+from citehound.answers import Answer, Call, Citation, Claim
 from citehound.assistant import Assistant
 from citehound.cli import main
 from citehound.config import Config
@@ -24,6 +25,7 @@ from citehound.corpus import Corpus
 from citehound.errors import CitehoundError, ConfigError, IndexCorrupt, UnknownDocument, UnknownSource
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.terms import Terms
+from citehound.runs import RunRecord, RunSummary
 from citehound.server.app import bind, create_app
 from citehound.server.tokens import FILE as TOKENS
 from citehound.server.tokens import Tokens
@@ -503,3 +505,70 @@ def test_a_token_sees_through_the_server_what_its_groups_may(tmp_path: Path) -> 
         assert found["hits"] == []
         _change(tmp_path, toml.replace('access = ["hr"]', ""))
         assert got("eve", "/v1/documents/hr/pay").status_code == 200
+
+
+def test_a_run_goes_with_the_right_to_what_it_found_and_comes_back_with_it(tmp_path: Path) -> None:
+    toml = TOML.replace('paths = ["rules/board"]', 'paths = ["rules/none"]')
+    loaded = config.load(write_corpus(tmp_path, FILES, toml=toml), env={})
+    tokens = Tokens(loaded.state / TOKENS)
+    made = {"ann": tokens.add("ann", groups=["hr"]), "boss": tokens.add("boss", owner=True)}
+    listening = bind("127.0.0.1", 0)
+    app = create_app(loaded, port=listening.getsockname()[1])
+    with live(app, listening) as url, httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+
+        def sent(method: str, path: str, who: str = "ann", **more: Any) -> httpx2.Response:
+            return client.request(method, path, headers={"Authorization": f"Bearer {made[who]}"}, **more)
+
+        def listed(who: str = "ann") -> list[set[str]]:
+            pages = [sent("GET", path, who).json() for path in ("/v1/runs", "/v1/dashboard/runs")]
+            return [{run["run_id"] for run in page["runs"]} for page in pages]
+
+        def asked(question: str, source: str) -> str:
+            body = {"question": question, "sources": [source], "mode": "single"}
+            return str(sent("POST", "/v1/ask", json=body).json()["run_id"])
+
+        pay = asked("What does the gadolinium band begin at?", "hr")
+        other = asked("Within how many hours are incidents reported?", "rules")
+        assert "90,000" in sent("GET", f"/v1/runs/{pay}").text
+        assert listed() == [{pay, other}] * 2
+
+        def tries() -> list[httpx2.Response]:
+            return [
+                sent("GET", f"/v1/runs/{pay}"),
+                sent("GET", f"/v1/runs/{pay}/events"),
+                sent("GET", f"/v1/runs/{pay}/report"),
+                sent("POST", f"/v1/runs/{pay}/cancel"),
+                sent("POST", f"/v1/runs/{pay}/feedback", json={"good": True}),
+                sent("POST", "/v1/verify", json={"claims": [], "run_id": pay}),
+            ]
+
+        missing = sent("GET", "/v1/runs/zzzz").content
+        rule = '[[access]]\npaths = ["hr/pay.md"]\ngroups = ["board"]\n'
+        for withdrawn in (toml.replace('access = ["hr"]', 'access = ["board"]'), toml + rule):
+            _change(tmp_path, withdrawn)
+            assert [(r.status_code, r.content) for r in tries()] == [(404, missing)] * 6
+            assert listed() == [{other}] * 2
+            assert "90,000" in sent("GET", f"/v1/runs/{pay}", "boss").text
+            assert listed("boss") == [{pay, other}] * 2
+            assert sent("GET", f"/v1/runs/{other}").status_code == 200
+            _change(tmp_path, toml)
+            assert [r.status_code for r in tries()] == [200, 200, 200, 202, 200, 200]
+        (tmp_path / "hr/pay.md").unlink()
+        with Corpus.open(loaded, write=True) as writer:
+            writer.sync()
+        assert sent("GET", "/v1/documents/hr/pay").status_code == 404
+        assert "90,000" in sent("GET", f"/v1/runs/{pay}").text and listed() == [{pay, other}] * 2
+
+
+def test_what_a_model_only_named_takes_no_run_away_and_so_tells_nothing() -> None:
+    guessed = Citation(document="hr/pay", quote="The gadolinium band", reason="not read")
+    answer = Answer(
+        question="?", requested_mode="agent", mode="agent", route="", model="x", status="failed", text="",
+        claims=(Claim(text="x", citations=(guessed,)),),
+        calls=(Call(step=1, tool="read_document", arguments={"document": "hr/pay"}, error="no such document"),),
+    )  # fmt: skip
+    line = RunSummary(
+        run_id="x", created=0, question="?", mode="agent", model="x", status="failed", stop_reason="answered",
+        steps=1, searches=0, reads=0, dollars=0, seconds=0, unverified=1,
+    )  # fmt: skip
+    assert RunRecord(summary=line, answer=answer, events=()).documents == frozenset()

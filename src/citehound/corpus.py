@@ -15,7 +15,7 @@ import time
 import unicodedata
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -262,6 +262,21 @@ class Corpus:
     def access(self) -> Access:
         """Who may see what, as configured now."""
         return self._rights.now()
+
+    def withheld(self, documents: Iterable[str], *, principal: Principal) -> bool:
+        """Whether any of these is there and kept from somebody now; one that is gone counts as its source does."""
+        access = self._rights.now()
+        if principal.owner or not access.limited:
+            return False
+        names = {source.name for source in self._config.sources}
+        index = self._reader()
+        for document in documents:
+            source = document.partition("/")[0]
+            if access.closed or (source in names and not access.may_search(principal, source)):
+                return True
+            if index.info(document, principal=principal) is None and index.info(document, principal=OWNER) is not None:
+                return True
+        return False
 
     def audiences(self) -> tuple[tuple[frozenset[str], Audience], ...]:
         """Of each document that is indexed: the names that rules know it by, and the groups that may see it."""

@@ -123,6 +123,21 @@ class RunRecord:
     """As `Event.to_dict` gave them, with `type`."""
     feedback: Feedback | None = None
 
+    @property
+    def documents(self) -> frozenset[str]:
+        """What it found, read or quoted. What a model only named is not among it: that would tell what there is."""
+        cited = [c for claim in self.answer.claims for c in claim.citations]
+        cited += [c for row in self.answer.rows for cell in row.cells for c in cell.citations]
+        found = [c.document for c in cited if c.status == "verified"]
+        found += [reference.document for call in self.answer.calls for reference in call.returned]
+        found += [row.document for row in self.answer.rows]
+        for event in self.events:
+            if event.get("type") in ("read", "fact"):
+                found.append(str(event["document"]))
+            elif event.get("type") == "hits":
+                found += [str(reference["document"]) for reference in event["returned"]]
+        return frozenset(found)
+
 
 def new_run_id() -> str:
     """A short id that sorts by time: nine characters of milliseconds, four of chance."""

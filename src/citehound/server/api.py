@@ -305,7 +305,7 @@ async def list_runs(
     plain = all(v is None for v in (before, status, mode, model, stop_reason, source, since, until))
     running = questions.all_running(principal=caller) if plain else ()
     return RunList(
-        runs=found[:limit],
+        runs=await asyncio.to_thread(questions.shown, found[:limit], principal=caller),
         running=tuple(Begun(run_id=r.run_id) for r in running),
         next_before=found[limit - 1].run_id if len(found) > limit else None,
     )

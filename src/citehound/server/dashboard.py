@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -89,14 +89,15 @@ async def get_dashboard(wanted: Annotated[Wanted, Query()], request: Request, ca
 
 @router.get("/v1/dashboard/runs", summary="The runs behind a number, the newest first")
 async def dashboard_runs(wanted: Annotated[Page, Query()], request: Request, caller: Caller) -> Matching:
-    return await asyncio.to_thread(
-        matching,
-        questions_of(request).store,
-        wanted.selection(),
-        principal=caller,
-        limit=wanted.limit,
-        before=wanted.before,
-    )
+    questions = questions_of(request)
+
+    def look() -> Matching:
+        found = matching(
+            questions.store, wanted.selection(), principal=caller, limit=wanted.limit, before=wanted.before
+        )
+        return replace(found, runs=questions.shown(found.runs, principal=caller)) if found.runs else found
+
+    return await asyncio.to_thread(look)
 
 
 @router.get(

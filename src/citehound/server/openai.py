@@ -312,9 +312,9 @@ def _turns(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def _taken_up(question: str, said: str, questions: Questions, principal: Principal) -> tuple[Past, list[Passage]]:
     """An earlier turn, from its record where the text names a run of this principal; else as it is told."""
     found = _RUN.search(said.rstrip())
-    if found is not None and questions.store.path.exists():
+    if found is not None:
         try:
-            record = questions.store.get(found.group(1), principal=principal)
+            record = questions.look_up(found.group(1), principal=principal)
         except UnknownRun:
             record = None
         if record is not None and record.summary.run_id == found.group(1):

@@ -30,7 +30,7 @@ from ..events import Answered, Emit, Event, RunStarted, nowhere
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..parsing.pages import PAGE
 from ..parsing.worker import Limits, Worker
-from ..runs import RunRecord, RunStore
+from ..runs import RunRecord, RunStore, RunSummary
 from .identity import Rate
 from .problems import BUG, Refused
 
@@ -553,10 +553,28 @@ class Questions:
         return tuple(reversed(mine))
 
     async def record(self, run_id: str, *, principal: Principal) -> RunRecord:
-        """The record of a run that is over. Raises UnknownRun."""
+        """The record of a run that is over. Raises UnknownRun, also where it shows what `principal` may not see now."""
+        return await asyncio.to_thread(self.look_up, run_id, principal=principal)
+
+    def look_up(self, run_id: str, *, principal: Principal) -> RunRecord:
+        """As `record`, for a thread."""
         if not self.store.path.exists():
             raise UnknownRun(f"no run {run_id!r}")
-        return await asyncio.to_thread(self.store.get, run_id, principal=principal)
+        record = self.store.get(run_id, principal=principal)
+        if not principal.owner and self.corpus.withheld(record.documents, principal=principal):
+            raise UnknownRun(f"no run {run_id!r}")
+        return record
+
+    def shown(self, runs: Sequence[RunSummary], *, principal: Principal) -> tuple[RunSummary, ...]:
+        """Those that `record` would give. Reads each of them where anything is kept from anybody: for a thread."""
+        if principal.owner or not self.corpus.access.limited:
+            return tuple(runs)
+        shown: list[RunSummary] = []
+        for run in runs:
+            with suppress(UnknownRun):
+                self.look_up(run.run_id, principal=principal)
+                shown.append(run)
+        return tuple(shown)
 
 
 async def _turn(chat: Chat, asked: Asked, emit: Emit) -> Answer:
