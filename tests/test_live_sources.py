@@ -267,7 +267,9 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
 
     with corpus_of(tmp_path, many) as corpus:
         for number in range(12):
-            corpus.for_run("?", principal=OWNER, meter=Meter(Budget())).search("many", f"q{number}", principal=OWNER, k=12)
+            corpus.for_run("?", principal=OWNER, meter=Meter(Budget())).search(
+                "many", f"q{number}", principal=OWNER, k=12
+            )
         later = corpus.for_run("?", principal=OWNER, meter=Meter(Budget()))
         assert later.document("many/q11-49", principal=OWNER).text
         with pytest.raises(UnknownDocument):

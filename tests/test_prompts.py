@@ -71,9 +71,7 @@ def everything_said(folder: Path) -> str:
         "survey": prompts.survey_instructions(ASKED),
         "part": prompts.part_instructions(ASKED, SOURCES).removeprefix(agent_instructions(SOURCES)),
         "lead": prompts.lead_instructions(),
-        "prefetch": prompts.prefetch_prompt(
-            ASKED, [passage("Text.")], uncovered=("the penalty",), draw=lambda: "mark"
-        ),
+        "prefetch": prompts.prefetch_prompt(ASKED, [passage("Text.")], uncovered=("the penalty",), draw=lambda: "mark"),
         "judge: skip": prompts.judge_skip(),
         "judge: route": prompts.judge_route(SOURCES),
         "judge: sufficient": prompts.judge_sufficient(),
