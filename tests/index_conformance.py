@@ -496,7 +496,10 @@ class IndexConformance:
         assert list(one.titles()) == list(other.titles())
 
     def test_a_forbidden_successor_or_copy_changes_nothing(self, make_index: MakeIndex) -> None:
-        long = "The supplier notifies the bank of every incident in writing and within one day after it was found by anyone."
+        long = (
+            "The supplier notifies the bank of every incident in writing and within one day after it was found by"
+            " anyone."
+        )
         index = filled(
             make_index(lambda: RIGHTS),
             entry("b/copy", long, title="Rule"),

@@ -418,8 +418,8 @@ code looks it up, and what does not stand there is dropped.
 - Never guess, and never answer from what you know. What the text is silent on is not found."""
 
 _READER_KINDS = {
-    "points": "Give the sentences that bear on the question: rules, duties, limits, promises, deadlines, each whole, in "
-    "their order, at most ten. Leave out headings and what only introduces. An empty list when there are none.",
+    "points": "Give the sentences that bear on the question: rules, duties, limits, promises, deadlines, each whole, "
+    "in their order, at most ten. Leave out headings and what only introduces. An empty list when there are none.",
     "passage": "Give the one sentence that says it best.",
     "yes_no": "Give yes or no, as the text says it, and the sentence that says it. Silence is no 'no': then it is not "
     "found.",
