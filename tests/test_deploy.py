@@ -296,6 +296,8 @@ def test_the_wheel_installed_by_itself_answers_and_serves(wheel: Path, tmp_path:
     assert "90" in done.stdout
     (package,) = place.glob("lib/python3*/site-packages/citehound")
     shutil.copytree(package / "demos" / "retention", tmp_path / "demo")
+    indexed = run(place, "citehound", "index", "--config", str(tmp_path / "demo" / "citehound.toml"))
+    assert indexed.returncode == 0, indexed.stderr
     server = subprocess.Popen(
         [place / "bin" / "citehound", "serve", "--port", "0", "--config", tmp_path / "demo" / "citehound.toml"],
         stderr=subprocess.PIPE,
