@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Suites that never meet pydantic-ai: one run of them is enough.
 WITHOUT_MODELS := $(patsubst %,--ignore-glob='tests/test_%*.py',parsing formats index hybrid embedding links languages \
 	verification quotes sources site egress corpus chunking config packaging deploy scale runs security evals layers \
-	access permissions backup dashboard page) $(patsubst %,--ignore=tests/%,browser crash security)
+	access permissions backup dashboard page server_schema server_guard server_hostile) $(patsubst %,--ignore=tests/%,browser crash security)
 
 .PHONY: demo test check format bench bench-modes bench-budget bench-tokens bench-overhead bench-load test-server test-crash test-formats test-scale-ingest bench-ingest test-browser test-security test-modes test-typescript test-wheel test-newest docs site lock clean
 .DEFAULT_GOAL := test
