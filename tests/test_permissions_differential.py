@@ -246,10 +246,12 @@ def everything(corpus: Corpus, principal: Principal, queries: Sequence[str], nam
                 lambda: corpus.search("mixed", query, principal=principal, filters=filters)  # noqa: B023
             )
         vector = corpus.embed_query(query)
-        assert vector is not None
-        seen[f"nearest {query!r}"] = corpus.nearest(None, vector[0], principal=principal, only_current=False)
         passages = [(name, 0) for name in names]
-        seen[f"cosines {query!r}"] = corpus.cosines(vector, passages, principal=principal)
+        if vector is None:  # the index of those alone is empty: nothing is near, and nothing has a vector
+            seen[f"nearest {query!r}"], seen[f"cosines {query!r}"] = (), np.zeros((1, len(passages)), dtype=np.float32)
+        else:
+            seen[f"nearest {query!r}"] = corpus.nearest(None, vector[0], principal=principal, only_current=False)
+            seen[f"cosines {query!r}"] = corpus.cosines(vector, passages, principal=principal)
         lexicon = corpus.lexicon(principal=principal)
         seen[f"frequency {query!r}"] = [lexicon.frequency(word) for word in query.split()]
     lexicon = corpus.lexicon(principal=principal)

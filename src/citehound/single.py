@@ -93,19 +93,22 @@ async def retrieve(
                 filters=(filters or {}).get(source.name, {}),
                 only_current=only_current,
                 k=PASSAGES + len(before) if before else PASSAGES,
-                ledger=ledger,
                 emit=emit,
                 agent=agent,
             )
             for source in sources
         )
     )
+    for searched in found:  # in the order of the sources, whichever was quicker
+        searched.record(ledger)
     owners = {
         (h.document, h.start, h.end): source.name
-        for source, result in zip(sources, found, strict=True)
-        for h in result.hits
+        for source, searched in zip(sources, found, strict=True)
+        for h in searched.result.hits
     }
-    fused = [h for h in fuse([result.hits for result in found]) if (h.document, h.start, h.end) not in before]
+    fused = [
+        h for h in fuse([searched.result.hits for searched in found]) if (h.document, h.start, h.end) not in before
+    ]
     several = shared_out(
         fused,
         PASSAGES,
@@ -154,9 +157,24 @@ async def retrieve(
         leads = await _leads(question, sources, corpus, principal, ledger=ledger, emit=emit, agent=agent)
         for hit in [h for h in leads if (h.document, h.start, h.end) not in held][:follow]:
             await read(hit, hit.document.partition("/")[0])
-    hidden = sum(result.hidden_superseded for result in found)
+    hidden = sum(searched.result.hidden_superseded for searched in found)
     notes = (f"{hidden} hits of superseded or draft documents were left out",) if hidden else ()
     return Retrieved(passages=tuple(passages), notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Searched:
+    """One source, searched by code."""
+
+    result: SearchResult
+    search: Search | None
+    """None where it failed."""
+    call: Call
+
+    def record(self, ledger: Ledger) -> None:
+        if self.search is not None:
+            ledger.saw(self.search, self.result.hits)
+        ledger.called(self.call)
 
 
 async def _search(
@@ -168,10 +186,9 @@ async def _search(
     filters: Mapping[str, str],
     only_current: bool,
     k: int,
-    ledger: Ledger,
     emit: Emit,
     agent: str,
-) -> SearchResult:
+) -> _Searched:
     name = tool_name(source.name)
     arguments: dict[str, Any] = {"query": query, **filters, **({} if only_current else {"only_current": False})}
     emit(ToolCalled(step=0, tool=name, arguments=arguments, agent=agent))
@@ -193,12 +210,10 @@ async def _search(
         error = " ".join(f"{name} failed ({type(problem).__name__}: {problem})".split())
         emit(ToolFailed(step=0, tool=name, error=error, agent=agent))
     returned = tuple(Reference(document=h.document, section=h.section) for h in result.hits)
+    search = None
     if error is None:
         documents = tuple(dict.fromkeys(h.document for h in result.hits))
-        ledger.saw(
-            Search(source=source.name, query=query, filters=tuple(sorted(filters.items())), documents=documents),
-            result.hits,
-        )
+        search = Search(source=source.name, query=query, filters=tuple(sorted(filters.items())), documents=documents)
         emit(
             Hits(
                 step=0,
@@ -210,19 +225,17 @@ async def _search(
                 agent=agent,
             )
         )
-    ledger.called(
-        Call(
-            step=0,
-            tool=name,
-            arguments=dict(arguments),
-            source=source.name,
-            returned=returned,
-            error=error,
-            seconds=round(time.perf_counter() - began, 6),
-            agent=agent,
-        )
+    call = Call(
+        step=0,
+        tool=name,
+        arguments=dict(arguments),
+        source=source.name,
+        returned=returned,
+        error=error,
+        seconds=round(time.perf_counter() - began, 6),
+        agent=agent,
     )
-    return result
+    return _Searched(result=result, search=search, call=call)
 
 
 async def _leads(

@@ -689,7 +689,7 @@ def bounded(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
             return {cut(str(k), "a name", 0)[:MAX_QUERY]: cut(v, visible(str(k))[:40], depth + 1) for k, v in entries}
         if isinstance(value, float) and not math.isfinite(value):
             return str(value)
-        if isinstance(value, int) and abs(value) > 2**53:
+        if isinstance(value, int | float) and abs(value) > 2**53:
             over.append(f"{name} is a number that large")
             return 2**53
         return value if value is None or isinstance(value, bool | int | float) else cut(str(value), name, depth)
