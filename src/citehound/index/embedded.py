@@ -703,7 +703,7 @@ class EmbeddedIndex:
             searcher=searcher,
             catalog=catalog,
             state=whole.state,
-            view=whole.view,
+            view=whole.view if mine else None,
             parts=whole.parts,
             whole=False,
             exact=True,
