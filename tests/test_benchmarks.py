@@ -64,7 +64,7 @@ def test_an_investigation_sends_less_than_a_naive_loop_and_keeps_its_prefix(
 
 
 def test_every_contestant_is_measured_and_one_that_is_missing_is_named() -> None:
-    names = ("floor", *(() if overhead.has_langchain(sys.executable) else ("langchain",)))
+    names = ("floor", "citehound", *(() if overhead.has_langchain(sys.executable) else ("langchain",)))
     rows = overhead.measure(runs=1, warm_up=0, python=sys.executable, names=names)
     assert [row.name for row in rows] == list(names)
     assert all(row.wall_ms > 0 and row.cpu_ms > 0 and row.peak_mb > 0 for row in rows if row.installed)
