@@ -212,6 +212,17 @@ def test_a_text_that_is_repeated_all_over_a_source_counts_less(tmp_path: Path) -
     assert shown[1].words < 0.8 * shown[0].words
 
 
+def test_what_long_documents_still_have_is_not_gone_through(tmp_path: Path) -> None:
+    with EmbeddedIndex(tmp_path / "i", write=True) as index:
+        long = [entry(f"docs/d{n}", *[f"Encryption of disk {m}." for m in range(2000)], title="d") for n in range(3)]
+        index.add([*long, entry("docs/last", "Much else is said here, and encryption at its very end.", title="last")])
+        index.commit()
+        hits = index.search("encryption", principal=OWNER, k=10, per_document=1).hits
+        told = index.explain("encryption", principal=OWNER, k=10, per_document=1)
+    assert sorted(hit.document for hit in hits) == ["docs/d0", "docs/d1", "docs/d2", "docs/last"]
+    assert len(told.considered) < 600
+
+
 def test_an_explanation_has_terms_ranks_and_why_a_passage_was_cut(tmp_path: Path) -> None:
     old = entry("docs/old", "Money goes back within days.", title="old", metadata={"status": "superseded"})
     filled(tmp_path / "i", refund=REFUND, clock=CLOCK, disk=DISK)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import tantivy
 from tantivy import Occur, Query
@@ -20,6 +20,8 @@ from .functionwords import FUNCTION_WORDS
 from .fusion import Candidate, Weights, fuse
 
 T = TypeVar("T")
+Found: TypeAlias = "tuple[float, tantivy.DocAddress]"
+"""A passage that words found: its score, and where the index of terms has it."""
 
 SNIPPET = 300
 _MAX_TERMS = 40
@@ -235,62 +237,107 @@ def collect(
 ) -> Ranking:
     """The best passages, equal scores by document id and place, and which documents that do not hold today would
     have been among them. One search finds both: what holds is known here, not there."""
-    view = look.view if legs.vector is not None else None
-    limit = max(32 if view is None else _CANDIDATES, k * 5)
-    by_row = look.catalog.by_row
-    hidden = look.catalog.hidden if only_current else frozenset[str]()
+    limit = max(32 if look.view is None or legs.vector is None else _CANDIDATES, k * 5)
+    crowd: set[str] = set()
+    """Documents that have given all they may; what they still have is not asked for again."""
+    kept: list[Found] = []
     while True:
-        pairs: list[tuple[float, tantivy.DocAddress]] = []
-        if legs.words is not None:
-            result = look.searcher.search(legs.words, limit=limit, count=False)
-            pairs = cast("list[tuple[float, tantivy.DocAddress]]", result.hits)
+        pairs = _by_words(look, legs, limit=limit, without=crowd)
         more = len(pairs) >= limit
         if look.exact and limit < MOST_COLLECTED:
             pairs = settled(pairs, limit)
-        addresses = [address for _, address in pairs]
-        keys = cast("list[int]", look.searcher.fast_field_values("chunk", addresses)) if pairs else []
-        texts = cast("list[int]", look.searcher.fast_field_values("text", addresses)) if pairs else []
-        same = dict(zip(keys, texts, strict=True))
-        words = [
-            (key, score * _repeated(look, by_row[key >> _ORDINAL_BITS].source, text))
-            for (score, _), key, text in zip(pairs, keys, texts, strict=True)
-            if key >> _ORDINAL_BITS in by_row
-        ]
-        words.sort(key=lambda w: (-round(w[1], 5), by_row[w[0] >> _ORDINAL_BITS].id, w[0]))
-        plain = [
-            Candidate(key=key, score=score, words=score, words_rank=at, cosine=None, dense_rank=None)
-            for at, (key, score) in enumerate(words, start=1)
-        ]
-        candidates = plain
-        if view is not None and not weights.dense and not judged:
-            enough = _walk(plain, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=False)
-            if len(enough.taken) >= k:
-                return enough
-        if view is not None and legs.vector is not None:
-            near = view.nearest(legs.vector, k=limit, mask=legs.mask)
-            known = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
-            first = _walk(
-                plain,
-                look.catalog,
-                same,
-                hidden=hidden,
-                k=weights.keep,
-                per_document=per_document,
-                judged=False,
-            )
-            candidates = fuse(
-                words,
-                near,
-                cosines={key: float(cosine) for (key, _), cosine in zip(words, known, strict=True)},
-                weights=weights,
-                words_only=legs.words_only,
-                kept={(head.row << _ORDINAL_BITS) | ordinal for _, head, ordinal, _ in first.taken},
-            )
-            candidates.sort(key=lambda c: (-round(c.score, 5), by_row[c.key >> _ORDINAL_BITS].id, c.key))
-        ranking = _walk(candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged)
+        pairs = kept + pairs
+        ranking = _rank(
+            look,
+            legs,
+            pairs,
+            near=limit,
+            weights=weights,
+            k=k,
+            per_document=per_document,
+            hidden=look.catalog.hidden if only_current else frozenset(),
+            judged=judged,
+        )
         if len(ranking.taken) >= k or not more or limit >= MOST_COLLECTED:
             return ranking
-        limit *= 4
+        given = Counter(head.id for _, head, _, _ in ranking.taken)
+        full = {document for document, times in given.items() if times >= per_document} | ranking.gone
+        if full <= crowd:
+            limit *= 4
+        else:
+            crowd |= full
+            kept = [pair for pair, document in zip(pairs, _documents(look, pairs), strict=True) if document in crowd]
+
+
+def _rank(
+    look: Snapshot,
+    legs: Legs,
+    pairs: Sequence[Found],
+    *,
+    near: int,
+    weights: Weights,
+    k: int,
+    per_document: int,
+    hidden: frozenset[str],
+    judged: bool,
+) -> Ranking:
+    """The hits among what words found and, where those are too few or vectors count, the `near` nearest vectors."""
+    view = look.view if legs.vector is not None else None
+    by_row = look.catalog.by_row
+    keys = _fast(look, "chunk", pairs)
+    texts = _fast(look, "text", pairs)
+    same = dict(zip(keys, texts, strict=True))
+    words = [
+        (key, score * _repeated(look, by_row[key >> _ORDINAL_BITS].source, text))
+        for (score, _), key, text in zip(pairs, keys, texts, strict=True)
+        if key >> _ORDINAL_BITS in by_row
+    ]
+    words.sort(key=lambda w: (-round(w[1], 5), by_row[w[0] >> _ORDINAL_BITS].id, w[0]))
+    plain = [
+        Candidate(key=key, score=score, words=score, words_rank=at, cosine=None, dense_rank=None)
+        for at, (key, score) in enumerate(words, start=1)
+    ]
+
+    def walk(candidates: Sequence[Candidate], k: int = k, judged: bool = False) -> Ranking:
+        return _walk(candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged)
+
+    if view is None or legs.vector is None:
+        return walk(plain, judged=judged)
+    if not weights.dense and not judged and len((enough := walk(plain)).taken) >= k:
+        return enough
+    cosines = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
+    candidates = fuse(
+        words,
+        view.nearest(legs.vector, k=near, mask=legs.mask),
+        cosines={key: float(cosine) for (key, _), cosine in zip(words, cosines, strict=True)},
+        weights=weights,
+        words_only=legs.words_only,
+        kept={(head.row << _ORDINAL_BITS) | ordinal for _, head, ordinal, _ in walk(plain, weights.keep).taken},
+    )
+    candidates.sort(key=lambda c: (-round(c.score, 5), by_row[c.key >> _ORDINAL_BITS].id, c.key))
+    return walk(candidates, judged=judged)
+
+
+def _fast(look: Snapshot, name: str, pairs: Sequence[Found]) -> list[int]:
+    """A number of each passage."""
+    addresses = [address for _, address in pairs]
+    return cast("list[int]", look.searcher.fast_field_values(name, addresses)) if addresses else []
+
+
+def _documents(look: Snapshot, pairs: Sequence[Found]) -> list[str | None]:
+    heads = (look.catalog.by_row.get(key >> _ORDINAL_BITS) for key in _fast(look, "chunk", pairs))
+    return [None if head is None else head.id for head in heads]
+
+
+def _by_words(look: Snapshot, legs: Legs, *, limit: int, without: Set[str]) -> list[Found]:
+    """The best passages by words alone, of other documents than those."""
+    wanted = legs.words
+    if wanted is None:
+        return []
+    if without:
+        wanted = Query.boolean_query([(Occur.Must, wanted), (Occur.MustNot, terms.one_of(sorted(without)))])
+    found = look.searcher.search(wanted, limit=limit, count=False)
+    return cast("list[Found]", found.hits)
 
 
 def settled(pairs: list[tuple[float, T]], limit: int) -> list[tuple[float, T]]:
