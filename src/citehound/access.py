@@ -13,6 +13,8 @@ from .errors import ConfigError
 EVERYONE = "*"
 """In place of a group: whoever may ask."""
 
+_BELOW = re.compile(r"(?:/\*{1,2})+$|/$")
+"""The end of a glob that means everything below."""
 Audience = frozenset[str] | None
 """The groups that may see a document; None is everyone who may ask, no group at all leaves the owner."""
 
@@ -26,6 +28,8 @@ class Principal:
     groups: frozenset[str] = frozenset()
     owner: bool = False
     """Sees every document and every run, and may change what others see."""
+    token: str = field(default="", compare=False, repr=False)
+    """SHA-256 of the token that says so; '' where something else does."""
 
     def may_see(self, audience: Audience) -> bool:
         return self.owner or audience is None or not audience.isdisjoint(self.groups)
@@ -53,6 +57,11 @@ class Rule:
     def reaches(self, source: str) -> bool:
         """Whether it can name a document of a source."""
         return any(not (first := first_part(path)) or glob_pattern(first).fullmatch(source) for path in self.paths)
+
+    def takes(self, source: str) -> bool:
+        """Whether it names every document of a source, whatever its path."""
+        bases = (_BELOW.sub("", path.removeprefix("/")) for path in self.paths)
+        return any(base in ("", "*", "**") or glob_pattern(base).fullmatch(source) is not None for base in bases)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +107,12 @@ class Access:
             return True
         if self.closed or source not in self.sources:
             return False
-        if principal.may_see(self.sources[source]):
-            return True
-        return any(principal.may_see(rule.groups) and rule.reaches(source) for rule in self.rules)
+        for rule in self.rules:
+            if principal.may_see(rule.groups) and rule.reaches(source):
+                return True
+            if rule.takes(source):  # and so decides of all that no rule before it names
+                return False
+        return principal.may_see(self.sources[source])
 
 
 UNCONFIGURED = Access(unconfigured=True)

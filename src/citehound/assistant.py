@@ -18,12 +18,13 @@ from .answers import Answer, Call, Claim, StopReason, Usage, status_of
 from .budget import FREE, Budget, Meter
 from .config import Config, bare, load
 from .corpus import Corpus
-from .errors import CitehoundError, UsageError
+from .errors import CitehoundError, RightsWithdrawn, UsageError
 from .events import Answered, ClaimChecked, Decided, Emit, Event, GapDeclared, RunStarted, nowhere
 from .evidence import Evidence, Ledger
 from .models import OFFLINE, OFFLINE_WARNING, OpenedModel, open_model, open_small, require_price
 from .rendering import render_survey, render_text, without_tags
 from .runs import RunStore, new_run_id
+from .shown import Shown
 from .tracing import run_span
 from .verification import differing
 
@@ -165,7 +166,7 @@ class Assistant:
 
         Raises UsageError (wrong mode, limits or configuration) and IndexUnusable before anything is spent. A tool or
         model that fails raises nothing: the answer says so. A cancelled run is recorded as a partial, then the
-        cancellation goes on.
+        cancellation goes on. RightsWithdrawn where the asker loses, meanwhile, the right to something that was found.
         """
         return await self._ask(
             question,
@@ -235,13 +236,18 @@ class Assistant:
             emit=send,
             turn=turn,
             quarantine=self.config.security.quarantine,
+            shown=Shown(corpus, self._principal, documents=[] if turn is None else {p.document for p in turn.read}),
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
                 async with opened.model, small.model:  # closes their connections once nobody asks any more
                     answer = await run.run(corpus, self.config, max_hops=max_hops, prefetch=prefetch, survey=survey)
+                await run.allowed()
             except asyncio.CancelledError:
                 await asyncio.shield(asyncio.to_thread(self._save, run, run.cancelled(corpus)))
+                if run.withdrawn:
+                    run.task.uncancel()
+                    raise RightsWithdrawn from None
                 raise
             used = answer.usage
             traced.usage(
@@ -460,12 +466,22 @@ class _Run:
         principal: Principal,
         judge: Judge | None,
         emit: Emit,
+        shown: Shown,
         turn: Turn | None = None,
         quarantine: bool = False,
     ) -> None:
+        """Belongs to the task that makes it."""
         self.id = new_run_id()
         self.question = question
         self.events: list[Event] = []
+        self.withdrawn = False
+        """Whoever asked may not see any more what it has shown: it is being cancelled."""
+        self._shown = shown
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        """The one that it runs in."""
+        self._loop = asyncio.get_running_loop()
         self._requested = requested
         self._mode = requested
         self._route = "asked for" if requested != "auto" else "not decided yet"
@@ -481,7 +497,17 @@ class _Run:
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
-        self._send(event)
+        self._shown.add(event)
+        if not self.withdrawn and not self._shown.to_asker():
+            self.withdrawn = True
+            self._loop.call_soon_threadsafe(self.task.cancel)
+        if not self.withdrawn:
+            self._send(event)
+
+    async def allowed(self) -> None:
+        """Lets the cancellation through where the right to what was shown is gone by now."""
+        if self.withdrawn:
+            await asyncio.sleep(0)
 
     async def run(
         self,

@@ -20,6 +20,7 @@ import re
 import secrets
 import shutil
 import sqlite3
+import stat
 import tarfile
 import time
 from contextlib import closing
@@ -124,6 +125,7 @@ def restore(config: Config, archive: Path, *, force: bool = False) -> tuple[Back
             EmbeddedIndex.adopt(work / "index", language=config.index.language)
         if state.exists():
             lock.acquire(seconds=_WAIT)
+            work.chmod(stat.S_IMODE(state.stat().st_mode))
             state.rename(kept)
         work.rename(state)
     except OSError as error:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 FileStatus = Literal["indexed", "unchanged", "removed", "skipped", "failed"]
 
-PIPELINE = 2
+PIPELINE = 3
 """Goes into every metadata hash: raise it when parsing or chunking changes what it makes of the same bytes."""
 LEFT_OUT = "skipped.json"
 """In the state's folder: the files that the last `sync` skipped."""
@@ -198,6 +198,8 @@ class Corpus:
         self._config = config
         apart = tuple(s for s in config.sources if s.name not in configured or s.access != configured[s.name])
         self._rights = Rights(config, given=apart)
+        if self._live is not None:
+            self._live.access = self._rights.now
         self._sending = check_sending(config)
         self._write = write
         self._lock_seconds = lock_seconds
@@ -268,11 +270,15 @@ class Corpus:
         access = self._rights.now()
         if principal.owner or not access.limited:
             return False
-        names = {source.name for source in self._config.sources}
+        live = {source.name: source.live for source in self._config.sources}
         index = self._reader()
         for document in documents:
-            source = document.partition("/")[0]
-            if access.closed or (source in names and not access.may_search(principal, source)):
+            source, _, path = document.partition("/")
+            if access.closed or (source in live and not access.may_search(principal, source)):
+                return True
+            if live.get(source) and not principal.may_see(
+                access.audience(document=document, source=source, path=re.sub(r"~[0-9a-f]{8}$", "", path))
+            ):
                 return True
             if index.info(document, principal=principal) is None and index.info(document, principal=OWNER) is not None:
                 return True

@@ -6,7 +6,8 @@
     │   ├── UnknownSource     no such source
     │   ├── UnknownDocument   no such document, or the name is ambiguous
     │   ├── UnknownSection    the document has no such section
-    │   └── UnknownRun        no such run, or none for who asks
+    │   ├── UnknownRun        no such run, or none for who asks
+    │   └── RightsWithdrawn   what a question had shown may not be seen any more by who asked it
     ├── IndexUnusable         the index is corrupt, newer, or locked (exit 1)
     │   ├── IndexCorrupt
     │   ├── IndexTooNew
@@ -51,6 +52,13 @@ class UnknownSection(UsageError):
 
 class UnknownRun(UsageError):
     """No run, or more than one, goes by this id; or none that this principal may see."""
+
+
+class RightsWithdrawn(UsageError):
+    """While a question ran, its asker lost the right to something that it had found or read: there is no answer."""
+
+    def __init__(self) -> None:
+        super().__init__("what you may see has changed while this question ran; ask it again")
 
 
 class IndexUnusable(CitehoundError):

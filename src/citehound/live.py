@@ -17,7 +17,7 @@ import threading
 import unicodedata
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, TypeVar
 
-from .access import Principal
+from .access import UNCONFIGURED, Access, Principal
 from .budget import Meter
 from .chunking import chunk
 from .config import SourceConfig
@@ -72,9 +72,11 @@ _T = TypeVar("_T")
 class Kept:
     """A text that a live source returned, as a document."""
 
-    def __init__(self, document: Document, *, own: bool) -> None:
+    def __init__(self, document: Document, *, own: bool, place: str) -> None:
         self.document = document
         self.own = own
+        self.place = place
+        """Its name as the source gives it, which rules on paths mean."""
 
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -112,6 +114,7 @@ class _Page:
     title: str
     snippet: str
     metadata: Metadata
+    place: str
 
 
 def open_sources(
@@ -142,6 +145,9 @@ class Live:
 
     def __init__(self, sources: Mapping[str, LiveSource], *, limits: Limits | None = None) -> None:
         self.sources = sources
+        self.access: Callable[[], Access] = lambda: UNCONFIGURED
+        """Says who may see what; asked each time."""
+        self._swept = UNCONFIGURED
         self._kept: OrderedDict[tuple[Principal, str], Kept] = OrderedDict()
         self._chars = 0
         self._counts: dict[Principal, _Counts] = {}
@@ -152,6 +158,25 @@ class Live:
     def run(self, question: str = "", *, meter: Meter | None = None, provider: ProviderSearch | None = None) -> LiveRun:
         """One question's use of the sources; `provider` is the web search of its model's provider."""
         return LiveRun(self, question, meter, provider)
+
+    def may_see(self, principal: Principal, document: str, place: str) -> bool:
+        """Whether rules let somebody see a text; `place` is its name as the source gives it."""
+        source = document.partition("/")[0]
+        return principal.owner or principal.may_see(
+            self.access().audience(document=document, source=source, path=place)
+        )
+
+    def _sweep(self) -> None:
+        """Lets go what may not be seen any more by whom it is kept for."""
+        access = self.access()
+        if access is self._swept:
+            return
+        self._swept = access
+        for (principal, document), kept in list(self._kept.items()):
+            if not self.may_see(principal, document, kept.place):
+                del self._kept[principal, document]
+                self._chars -= len(kept.document.text)
+                self._count(principal, kept, -1)
 
     def keep(self, principal: Principal, kept: Kept) -> None:
         """Puts a text among those that later runs can read, and lets the oldest go."""
@@ -178,11 +203,13 @@ class Live:
     def passages(self, *, principal: Principal) -> int:
         """Of all that is kept for somebody."""
         with self._mutex:
+            self._sweep()
             return self._counts.get(principal, _Counts()).passages
 
     def frequency(self, term: str, *, principal: Principal) -> int:
         """In how many passages of what is kept a term stands; of several words, the rarest counts."""
         with self._mutex:
+            self._sweep()
             held = self._counts.get(principal, _Counts())
             languages = [code for code, count in held.languages.items() if count > 0]
             counts = [
@@ -197,6 +224,7 @@ class Live:
 
     def get(self, principal: Principal, document: str) -> Kept | None:
         with self._mutex:
+            self._sweep()
             found = self._kept.get((principal, document))
             if found is not None:
                 self._kept.move_to_end((principal, document))
@@ -204,6 +232,7 @@ class Live:
 
     def all(self, principal: Principal) -> list[Kept]:
         with self._mutex:
+            self._sweep()
             return [kept for (who, _), kept in self._kept.items() if who == principal]
 
     def wait(self, work: Coroutine[Any, Any, _T], *, seconds: float) -> _T:
@@ -318,6 +347,9 @@ class LiveRun:
             if any(not _fits(metadata, key, value) for key, value in wanted.items()):
                 against += 1
                 continue
+            place = _name(one.name, suffix="")
+            if not self._live.may_see(principal, f"{name}/{without_extension(place)}", place):
+                continue
             if one.text is None:
                 found.append(self._point(source, one, metadata, principal=principal))
                 continue
@@ -374,6 +406,7 @@ class LiveRun:
             title=_line(one.title, 200) or name,
             snippet=_line(one.snippet, 300),
             metadata=metadata,
+            place=name,
         )
         with self._mutex:
             return self._pages.setdefault((principal, page.document), page)
@@ -390,12 +423,12 @@ class LiveRun:
         document = _document(source.config, one, text, name=name, metadata=metadata)
         document = replace(document, warnings=(*document.warnings, *warnings))
         with self._mutex:
-            kept = self._named(principal, document, own=one.own, digest=digest)
+            kept = self._named(principal, document, own=one.own, digest=digest, place=name)
             self._kept[principal, kept.document.id] = kept
         self._live.keep(principal, kept)
         return kept
 
-    def _named(self, principal: Principal, document: Document, *, own: bool, digest: str) -> Kept:
+    def _named(self, principal: Principal, document: Document, *, own: bool, digest: str, place: str) -> Kept:
         """The text under its name; under a name of its own where another text has that: parts of a whole share names.
 
         A text with a name of its own that another run has left is a new version of it.
@@ -403,11 +436,12 @@ class LiveRun:
         mine = self._kept.get((principal, document.id))
         before = mine or self._live.get(principal, document.id)
         if before is not None and before.document.text == document.text:
-            return before if before.document.metadata == document.metadata else Kept(document, own=own)
+            same = before.document.metadata == document.metadata
+            return before if same else Kept(document, own=own, place=place)
         if before is None or (own and mine is None):
-            return Kept(document, own=own)
+            return Kept(document, own=own, place=place)
         other = _renamed(document, f"{document.path}~{digest[:8]}")
-        return self._kept.get((principal, other.id)) or Kept(other, own=own)
+        return self._kept.get((principal, other.id)) or Kept(other, own=own, place=place)
 
     def _hits(
         self,
@@ -443,7 +477,15 @@ class LiveRun:
         """A text by its id: this run's, else what is left of earlier ones."""
         with self._mutex:
             mine = self._kept.get((principal, document))
-        return mine if mine is not None else self._live.get(principal, document)
+        if mine is None:
+            return self._live.get(principal, document)
+        return mine if self._live.may_see(principal, document, mine.place) else None
+
+    def _mine(self, principal: Principal) -> list[Kept]:
+        """What somebody has got in this run, and may see."""
+        with self._mutex:
+            kept = [kept for (who, _), kept in self._kept.items() if who == principal]
+        return [k for k in kept if self._live.may_see(principal, k.document.id, k.place)]
 
     def resolve(self, name: str, *, principal: Principal) -> str | None:
         """The id of a text or page that goes by an id, a URL or a suffix of whole parts; None when there is none.
@@ -452,7 +494,12 @@ class LiveRun:
         """
         name = unicodedata.normalize("NFC", name.strip())
         with self._mutex:
-            ids = {d for who, d in (*self._kept, *self._pages) if who == principal}
+            ids = {kept.document.id for kept in self._mine(principal)}
+            ids |= {
+                page.document
+                for (who, _), page in self._pages.items()
+                if who == principal and self._live.may_see(principal, page.document, page.place)
+            }
             ids |= {kept.document.id for kept in self._live.all(principal)}
             for url in self._given:
                 self._allow(url, principal, ids)
@@ -486,7 +533,8 @@ class LiveRun:
                 found = self._with_given(source, Results(found=()), principal).found
                 for one in found:
                     page = self._point(source, one, {"url": one.url or ""}, principal=principal)
-                    ids.add(page.document)
+                    if self._live.may_see(principal, page.document, page.place):
+                        ids.add(page.document)
 
     def document(self, document: str, *, principal: Principal) -> Document:
         """Raises UnknownDocument, also for a page that was found and not read."""
@@ -499,11 +547,7 @@ class LiveRun:
         """Raises UnknownDocument."""
         whole = self.document(document, principal=principal)
         with self._mutex:
-            peers = [
-                kept.document
-                for (who, _), kept in self._kept.items()
-                if who == principal and kept.document.source == whole.source
-            ]
+            peers = [k.document for k in self._mine(principal) if k.document.source == whole.source]
         current = self._currencies([*peers, whole]).get(document, CURRENT)
         return _info(whole, current)
 
@@ -516,6 +560,8 @@ class LiveRun:
         with self._mutex:
             page = self._pages.get((principal, document))
             if page is None or (principal, document) in self._kept:
+                return
+            if not self._live.may_see(principal, document, page.place):
                 return
             source = self._sources[page.source]
             made = self._fetches.get(page.source, 0)
@@ -532,7 +578,7 @@ class LiveRun:
         except ParseError as error:
             raise SourceFailed(f"{page.url!r} was fetched and cannot be read ({error})") from None
         read = replace(read, metadata=_metadata({**read.metadata, **page.metadata, **raw.metadata}), path=path)
-        kept = Kept(replace(read, attachments=()), own=True)
+        kept = Kept(replace(read, attachments=()), own=True, place=page.place)
         with self._mutex:
             self._kept[principal, document] = kept
         self._live.keep(principal, kept)
@@ -564,8 +610,7 @@ class LiveRun:
             meant, note = _known_value(source, key, value)
             if meant is None:
                 return DocumentList(documents=(), total=0, notes=(note,))
-        with self._mutex:
-            mine = [k.document for (who, _), k in self._kept.items() if who == principal and k.document.source == name]
+        mine = [k.document for k in self._mine(principal) if k.document.source == name]
         state = self._currencies(mine)
         fitting = [d for d in mine if all(_fits(d.metadata, key, v, strict=True) for key, v in (filters or {}).items())]
         shown = [d for d in fitting if not only_current or state.get(d.id, CURRENT).current]

@@ -1,11 +1,26 @@
-"""How stores are opened where they cannot be written; the run store and the index need it, and it reads no content."""
+"""How stores are made for nobody else to read, and opened where they cannot be written; reads no content."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+
+def private_folder(path: Path) -> None:
+    """Makes a folder, and what is missing above it, that only this user may enter; one that is there stays as it is."""
+    for folder in reversed((path, *path.parents)):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_file(path: Path) -> None:
+    """Makes an empty file that only this user may read, in a private folder; one that is there stays as it is."""
+    private_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def writable(path: Path) -> bool:

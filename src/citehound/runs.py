@@ -21,7 +21,7 @@ from .access import OWNER, Principal
 from .answers import Answer, Call, Cell, Citation, Claim, Gap, Reference, Row, Usage
 from .errors import CitehoundError, UnknownRun, UsageError
 from .events import Event
-from .readonly import readable, writable
+from .readonly import private_file, readable, writable
 from .security import redact, visible
 
 _MIGRATIONS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
@@ -339,7 +339,7 @@ class RunStore:
         writing = write or can_write or not self.path.exists()
         try:
             if writing:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                private_file(self.path)
                 db = sqlite3.connect(self.path, timeout=_WAIT, isolation_level="IMMEDIATE")
             else:
                 where, uri = readable(self.path)

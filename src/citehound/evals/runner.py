@@ -24,6 +24,7 @@ from ..errors import CitehoundError, ConfigError, UsageError
 from ..events import Emit, Event, Progress, nowhere
 from ..judge import ModelJudge, RulesJudge
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
+from ..readonly import private_folder
 from ..runs import RunStore
 from .cases import Case, Need, needs, problems
 from .metrics import BY_NAME, METRICS, Observation, Stretch, answer_text, counted_points, score, stretches
@@ -508,7 +509,7 @@ class _Journal:
         }
         mark = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
         self._path = config.state / "evals" / f"{mark}.jsonl"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._path.parent)
         self.finished: dict[tuple[str, str, int], CaseRun] = {}
         self._lock = threading.Lock()
         if fresh:

@@ -36,7 +36,7 @@ from ..access import OWNER, UNCONFIGURED, Access, Audience, Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchHit, SearchResult
 from ..embedding import Embedder, Vectors
 from ..errors import EmbeddingFailed, IndexCorrupt, IndexUnusable, NoRoom, UnknownDocument
-from ..readonly import readable
+from ..readonly import private_folder, readable
 from . import Considered, Explanation, FileState, IndexEntry, Near, ranking, sealing, vectors
 from .analysis import Matcher, fold_value, known_language, query_terms
 from .catalog import Catalog, Head, folded_parts
@@ -188,7 +188,7 @@ class EmbeddedIndex:
     @staticmethod
     def discard(folder: Path, *, lock_seconds: float = 10.0) -> None:
         """Throws the index in `folder` away, whatever state it is in; waits for a writer as opening does."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(folder.parent)
         lock = WriteLock(folder.parent / f"{folder.name}.lock")
         lock.acquire(seconds=lock_seconds)
         try:
@@ -202,7 +202,7 @@ class EmbeddedIndex:
             lock.release()
 
     def _open_for_writing(self, lock_seconds: float) -> None:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder.parent)
         self._lock.acquire(seconds=lock_seconds)
         if not self.exists(self.folder):
             self._create()

@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from ..errors import ParseError
 from .blocks import Block, BlockKind, Parsed, fold
+from .css import PLAIN, Look, Styles
 
 _DROPPED = frozenset(
     [
@@ -108,32 +109,6 @@ _BLOCK = frozenset(
     ]
 )
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
-_HIDDEN_STYLE = re.compile(
-    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0+\s*(?:%|;|!|$)|"
-    r"font-size\s*:\s*(?:0+(?:\.0*)?(?![\d.])|(?:0*\.\d+|1(?:\.0*)?)\s*(?:px|pt)|0*\.[0-2]\d*\s*r?em|\d\s*%)|"
-    r"content-visibility\s*:\s*hidden|"
-    r"(?:max-)?(?:height|width)\s*:\s*0+(?:\.0*)?\s*(?:px|pt|em|rem|%)?\s*(?:;|!|$)|"
-    r"(?:left|top|right|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}|"
-    r"clip\s*:\s*rect\(\s*0|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)|"
-    r"(?:left|top)\s*:\s*[1-9]\d\d+\s*(?:vw|vh)|filter\s*:\s*opacity\(\s*0*\.?0+\s*%?\s*\)|"
-    r"zoom\s*:\s*0*\.?0\d*\s*(?:;|!|$)|letter-spacing\s*:\s*-(?:0?\.[5-9]|[1-9])\d*(?:\.\d+)?\s*r?em|"
-    r"transform\s*:\s*scale\(\s*0\s*[,)]|color\s*:\s*transparent)",
-    re.I,
-)
-_CLIPPED = re.compile(
-    r"(?:^|;)\s*(?:height|width)\s*:\s*0*1(?:\.0*)?\s*px|(?:^|;)\s*line-height\s*:\s*0+(?![\d.])", re.I
-)
-_OVERFLOW = re.compile(r"(?:^|;)\s*overflow\s*:\s*(?:hidden|clip)", re.I)
-_FILLED = re.compile(r"(?:^|;)\s*-webkit-text-fill-color\s*:\s*transparent", re.I)
-_INK = re.compile(r"(?:^|;)\s*color\s*:\s*([^;!]+)", re.I)
-_GROUND = re.compile(r"(?:^|;)\s*background(?:-color)?\s*:\s*([^;!]+)", re.I)
-_WHITE = re.compile(
-    r"(?:^|;)\s*color\s*:\s*(?:#(?:fff|f[a-f]f[a-f]f[a-f])\b|white\b|rgba?\(\s*25[0-5]\s*,\s*25[0-5]\s*,\s*25[0-5]\b|"
-    r"hsla?\([^)]*\b(?:9[89]|100)%|rgba\([^)]*,\s*0?\.?0+\s*\))",
-    re.I,
-)
-_BACKGROUND = re.compile(r"(?:^|;)\s*background", re.I)
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
 _NEVER_NEST = frozenset(
     [
@@ -233,9 +208,10 @@ class _Reader:
     """The bullet or number that the next text of an item begins with."""
     quote: int = 0
     tight: bool = False
-    hidden_ids: frozenset[int] = frozenset()
-    """Nodes that a style sheet of the page hides."""
+    styles: Styles
     in_cell: bool = False
+    hidden: int = 0
+    """Places with text that cannot be seen."""
 
     def flush(self, kind: BlockKind = "paragraph", *, level: int = 0) -> None:
         text = _squeeze("".join(self.inline))
@@ -294,9 +270,9 @@ def _walk(top: LexborNode) -> Generator[tuple[bool, LexborNode], bool | None]:
             node = node.parent
 
 
-def _read(reader: _Reader, top: LexborNode, *, hidden_ids: frozenset[int], whole_page: bool) -> int:
-    """Reads all below `top`; returns how many places with hidden text were left out."""
-    hidden = 0
+def _read(reader: _Reader, top: LexborNode, look: Look, *, whole_page: bool) -> None:
+    """Reads all below `top`, which looks so."""
+    looks = [look]
     walk = _walk(top)
     skip: bool | None = None
     while True:
@@ -307,33 +283,55 @@ def _read(reader: _Reader, top: LexborNode, *, hidden_ids: frozenset[int], whole
         skip = None
         tag = node.tag or ""
         if not entering:
+            looks.pop()
             if node.mem_id != top.mem_id:
                 _leave(reader, node, tag)
-        elif tag == "-text":
-            reader.inline.append((node.text_content or "").replace("\x0b", " "))
+            continue
+        looks.append(looks[-1])
+        if tag == "-text":
+            text = node.text_content or ""
+            if not looks[-1].unseen:
+                reader.inline.append(text.replace("\x0b", " "))
+            elif text.strip():
+                reader.hidden += 1
         elif tag.startswith(("-", "!")) or tag in _DROPPED:
             skip = True
-        elif _hidden(node, tag, hidden_ids):
-            hidden += bool(fold(node.text(deep=True)))
-            skip = True
-        elif whole_page and (tag == "nav" or _attribute(node, "role") in _FURNITURE):
-            skip = True
         elif node.mem_id != top.mem_id:
-            skip = _enter(reader, node, tag)
+            looks[-1] = reader.styles.look(node, tag, looks[-1])
+            if looks[-1].gone:
+                reader.hidden += bool(fold(node.text(deep=True)))
+                skip = True
+            elif whole_page and (tag == "nav" or _attribute(node, "role") in _FURNITURE):
+                skip = True
+            else:
+                skip = _enter(reader, node, tag, looks[-1])
     reader.flush()
-    return hidden
 
 
 def _parse(tree: LexborHTMLParser, top: LexborNode | None, *, whole_page: bool) -> Parsed:
     if top is None:
         return Parsed(blocks=())
-    reader = _Reader(hidden_ids=_hidden_by_sheet(tree))
-    hidden = _read(reader, top, hidden_ids=reader.hidden_ids, whole_page=whole_page)
-    warnings = (f"hidden text left out ({hidden} places)",) if hidden else ()
+    styles = Styles(tree)
+    reader = _Reader(styles=styles)
+    _read(reader, top, _look_of(top, styles), whole_page=whole_page)
+    warnings = (f"hidden text left out ({reader.hidden} places)",) if reader.hidden else ()
     return Parsed(blocks=reader.blocks, warnings=warnings)
 
 
-def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
+def _look_of(node: LexborNode, styles: Styles) -> Look:
+    """How a node looks, from those around it."""
+    around: list[LexborNode] = []
+    at: LexborNode | None = node
+    while at is not None and at.tag not in (None, "-document"):
+        around.append(at)
+        at = at.parent
+    look = PLAIN
+    for one in reversed(around):
+        look = styles.look(one, one.tag or "", look)
+    return look
+
+
+def _enter(reader: _Reader, node: LexborNode, tag: str, look: Look) -> bool:
     """Returns True when the node has been dealt with as a whole."""
     match tag:
         case "br":
@@ -342,10 +340,10 @@ def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
             pass
         case "img":
             alt = fold(_attribute(node, "alt"))
-            if alt:
+            if alt and not look.unseen:
                 reader.inline.append(f" {alt} ")
         case "sup":
-            inside = fold(node.text(deep=True))
+            inside = fold(_visible_text(node, look, reader.styles))
             if re.fullmatch(r"\[?\w{1,4}\]?", inside):
                 before = "".join(reader.inline[-3:])[-1:]
                 note = node.css_first("a") is not None or not before.isalnum()
@@ -360,12 +358,12 @@ def _enter(reader: _Reader, node: LexborNode, tag: str) -> bool:
             reader.flush()
         case "pre":
             reader.flush()
-            code = node.text(deep=True).strip("\n")
+            code = _visible_text(node, look, reader.styles).strip("\n")
             if code.strip():
                 reader.add("\n".join(line.rstrip() for line in code.split("\n")), kind="code")
             return True
         case "table" if not reader.in_cell:
-            return _enter_table(reader, node)
+            return _enter_table(reader, node, look)
         case "ol" | "ul" | "menu" | "dir":
             reader.flush()
             if not reader.lists:
@@ -463,87 +461,48 @@ def _integer(text: str, default: int) -> int:
     return int(match.group()) if match else default
 
 
-def _hidden(node: LexborNode, tag: str, hidden_ids: frozenset[int]) -> bool:
-    """True when a browser would not show the node."""
-    attributes = node.attributes
-    if "hidden" in attributes and attributes["hidden"] != "until-found":
-        return True
-    if (attributes.get("aria-hidden") or "").strip().lower() == "true":
-        return True
-    if hidden_ids and node.mem_id in hidden_ids:
-        return True
-    style = attributes.get("style") or ""
-    if style:
-        style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
-        if _unseen(style):
-            return True
-        if _WHITE.search(style) and not _on_background(node):
-            return True
-    if tag == "font":
-        if (attributes.get("size") or "").strip() == "0":
-            return True
-        white = (attributes.get("color") or "").strip().lower() in ("#fff", "#ffffff", "white")
-        return white and not _on_background(node)
-    return False
-
-
-def _unseen(style: str) -> bool:
-    """True for declarations that leave nothing to see: none, nothing, one point, or ink of its own ground's colour."""
-    if _HIDDEN_STYLE.search(style) or (_CLIPPED.search(style) and _OVERFLOW.search(style)):
-        return True
-    if _FILLED.search(style) and "background-clip" not in style.lower():
-        return True
-    ink, ground = _INK.search(style), _GROUND.search(style)
-    return ink is not None and ground is not None and ink[1].strip().lower() == ground[1].strip().lower()
-
-
-def _on_background(node: LexborNode) -> bool:
-    """True when the node or one around it sets a background, so that white text may well be visible."""
-    at: LexborNode | None = node
-    while at is not None and at.tag not in (None, "-document"):
-        attributes = at.attributes
-        if attributes.get("bgcolor") or attributes.get("background") or attributes.get("class"):
-            return True
-        if _BACKGROUND.search(attributes.get("style") or ""):
-            return True
-        at = at.parent
-    return False
-
-
-def _hidden_by_sheet(tree: LexborHTMLParser) -> frozenset[int]:
-    """Nodes that the page's own style sheets hide; only plain rules count, none for print or under a condition."""
-    found: set[int] = set()
-    for sheet in tree.css("style")[:50]:
-        if "print" in (sheet.attributes.get("media") or ""):
+def _visible_text(top: LexborNode, look: Look, styles: Styles) -> str:
+    """All text of a node that can be seen, as it stands there."""
+    parts: list[str] = []
+    looks = [look]
+    walk = _walk(top)
+    skip: bool | None = None
+    while True:
+        try:
+            entering, node = walk.send(skip)
+        except StopIteration:
+            return "".join(parts)
+        skip = None
+        tag = node.tag or ""
+        if not entering:
+            looks.pop()
             continue
-        css = re.sub(r"/\*.*?\*/", "", sheet.text(deep=True)[:500_000], flags=re.DOTALL)
-        css = re.sub(r"@[^{};]*;", "", css)
-        css = re.sub(r"@[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", css)
-        for rule in _RULE.finditer(css):
-            if not _unseen(rule[2]):
-                continue
-            for selector in rule[1].split(","):
-                selector = selector.strip()
-                if not selector or ":" in selector or selector.lower() in ("html", "body", "*"):
-                    continue
-                try:
-                    found.update(node.mem_id for node in tree.css(selector))
-                except Exception:  # selectolax raises its own kinds for selectors it does not know
-                    continue
-    return frozenset(found)
+        looks.append(looks[-1])
+        if tag == "-text":
+            if not looks[-1].unseen:
+                parts.append(node.text_content or "")
+        elif tag == "br":
+            parts.append("\n")
+        elif tag.startswith(("-", "!")) or tag in _DROPPED:
+            skip = True
+        elif node.mem_id != top.mem_id:
+            looks[-1] = styles.look(node, tag, looks[-1])
+            skip = looks[-1].gone
 
 
-def _enter_table(reader: _Reader, node: LexborNode) -> bool:
+def _enter_table(reader: _Reader, node: LexborNode, look: Look) -> bool:
     """Writes a data table as rows; a table that only lays out a page is read as the blocks in it."""
     reader.flush()
     layout = _attribute(node, "role") in ("presentation", "none") or node.css_first("table table") is not None
     layout = layout or node.css_first("td h1, td h2, td h3, td h4, td pre, td ul li p") is not None
-    rows = [] if layout else _rows(node, reader.hidden_ids)
+    hidden = reader.hidden
+    rows = [] if layout else _rows(reader, node, look)
     if layout or all(len(row) < 2 for row in rows):
+        reader.hidden = hidden  # it is read again
         return False
     caption = node.css_first("caption")
     if caption is not None and fold(caption.text(deep=True)):
-        reader.add(_cell_text(caption, reader.hidden_ids), kind="paragraph")
+        reader.add(_cell_text(reader, caption, reader.styles.look(caption, "caption", look)), kind="paragraph")
     lines = [" | ".join(row).rstrip() for row in rows]
     lines = [line for line in lines if line.strip(" |")]
     if lines:
@@ -551,18 +510,25 @@ def _enter_table(reader: _Reader, node: LexborNode) -> bool:
     return True
 
 
-def _rows(table: LexborNode, hidden_ids: frozenset[int]) -> list[list[str]]:
+def _rows(reader: _Reader, table: LexborNode, around: Look) -> list[list[str]]:
     """Cells by row, those that span columns or rows repeated in each place; one over the whole row stands once."""
     raw: list[list[_Cell]] = []
     for tr in table.css("tr"):
         cells: list[_Cell] = []
-        if _hidden(tr, "tr", hidden_ids) or tr.css_first("td, th") is None:
+        group = tr.parent
+        inside = around if group is None or group.tag == "table" else reader.styles.look(group, group.tag or "", around)
+        row_look = reader.styles.look(tr, "tr", inside)
+        if row_look.gone or tr.css_first("td, th") is None:
+            reader.hidden += bool(row_look.gone and fold(tr.text(deep=True)))
             continue
         for cell in tr.iter():
-            if cell.tag in ("td", "th") and not _hidden(cell, cell.tag or "", hidden_ids):
+            look = reader.styles.look(cell, cell.tag or "", row_look)
+            if cell.tag in ("td", "th") and look.gone:
+                reader.hidden += bool(fold(cell.text(deep=True)))
+            elif cell.tag in ("td", "th"):
                 cells.append(
                     _Cell(
-                        text=_cell_text(cell, hidden_ids),
+                        text=_cell_text(reader, cell, look),
                         rows=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "rowspan"), 1) or _MAX_SPAN)),
                         columns=max(1, min(_MAX_SPAN, _integer(_attribute(cell, "colspan"), 1))),
                     )
@@ -608,8 +574,9 @@ def _rows(table: LexborNode, hidden_ids: frozenset[int]) -> list[list[str]]:
     return rows
 
 
-def _cell_text(cell: LexborNode, hidden_ids: frozenset[int]) -> str:
+def _cell_text(reader: _Reader, cell: LexborNode, look: Look) -> str:
     """All visible text of a cell on one line."""
-    inner = _Reader(hidden_ids=hidden_ids, in_cell=True)
-    _read(inner, cell, hidden_ids=hidden_ids, whole_page=False)
+    inner = _Reader(styles=reader.styles, in_cell=True)
+    _read(inner, cell, look, whole_page=False)
+    reader.hidden += inner.hidden
     return fold(" ".join(block.text for block in inner.blocks)).replace(" | ", " / ")

@@ -58,6 +58,7 @@ def read_page(raw: RawDocument, *, language: str | None = None) -> Document:
     metadata = _stated(tree)
     links = _links(tree)
     body = tree.body
+    sheets = "".join(sheet.html or "" for sheet in tree.css("body style"))
     if body is not None:
         _clean(body)
     return Document(
@@ -65,7 +66,7 @@ def read_page(raw: RawDocument, *, language: str | None = None) -> Document:
         source=raw.source,
         path=raw.path,
         title="",
-        text=tree.html or "",
+        text=(tree.html or "").replace("</head>", f"{sheets}</head>", 1),  # they say what cannot be seen
         metadata=metadata,
         attachments=(Attachment(name=LINKS, data="\n".join(links).encode("utf-8", "replace")),),
     )

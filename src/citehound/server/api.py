@@ -354,7 +354,7 @@ async def run_events(run_id: RunId, request: Request, caller: Caller) -> Respons
     if not _wants_events(request, unless="application/json"):
         return JSONResponse(events[after:])
     if running is not None:
-        return EventSourceResponse(_stream(running, after))
+        return EventSourceResponse(_stream(running, after, principal=caller))
     return EventSourceResponse(_replayed(events, after))
 
 
@@ -595,9 +595,9 @@ def _last_event_id(request: Request) -> int:
     return int(given)
 
 
-async def _stream(running: Running, after: int = 0) -> AsyncGenerator[bytes]:
+async def _stream(running: Running, after: int = 0, *, principal: Principal | None = None) -> AsyncGenerator[bytes]:
     """The events as they come, with a sign of life where none does."""
-    events = aiter(running.follow(after))
+    events = aiter(running.follow(after, principal=principal))
     upcoming: asyncio.Future[tuple[int, dict[str, Any]]] | None = None
     try:
         while True:

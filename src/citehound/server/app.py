@@ -110,6 +110,7 @@ def create_app(
         tries=Rate(_TRIES),
         insists=host not in LOOPBACK or bool(config.server.urls),
     )
+    questions.knows = app.state.gatekeeper.knows
     _add_handlers(app)
     _add_health(app)
     app.include_router(api.router)

@@ -19,6 +19,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 
 from ..access import OWNER, Principal
 from ..config import ServerConfig
+from ..errors import CitehoundError
 from .problems import Refused
 from .tokens import Token, Tokens
 
@@ -121,6 +122,15 @@ class Gatekeeper:
         if self._open(request):
             return OWNER
         raise Refused(401, NEEDS_TOKEN)
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether the token that said who this is still says the same; what else says it is asked at each request."""
+        if not principal.token:
+            return True
+        try:
+            return any(t.sha256 == principal.token and t.principal == principal for t in self.tokens.all())
+        except CitehoundError:
+            return False
 
     def sign_in(self, given: str, *, client: str) -> Token:
         """The token that this is. Raises Refused: 401 for none, 429 for a client that tries too often."""

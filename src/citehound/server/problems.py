@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from ..errors import (
     CitehoundError,
     ConfigError,
+    RightsWithdrawn,
     UnknownDocument,
     UnknownRun,
     UnknownSection,
@@ -71,7 +72,7 @@ def status_of(error: CitehoundError) -> int:
     match error:
         case Refused():
             return error.status
-        case UnknownDocument() | UnknownSource() | UnknownSection() | UnknownRun():
+        case UnknownDocument() | UnknownSource() | UnknownSection() | UnknownRun() | RightsWithdrawn():
             return 404
         case ConfigError():
             return 503

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..access import Principal
@@ -25,12 +26,21 @@ from ..budget import Budget
 from ..config import Config
 from ..corpus import Corpus
 from ..documents import RawDocument
-from ..errors import CitehoundError, ConfigError, ParseError, UnknownRun, UnknownSource, UsageError
+from ..errors import (
+    CitehoundError,
+    ConfigError,
+    ParseError,
+    RightsWithdrawn,
+    UnknownRun,
+    UnknownSource,
+    UsageError,
+)
 from ..events import Answered, Emit, Event, RunStarted, nowhere
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..parsing.pages import PAGE
 from ..parsing.worker import Limits, Worker
 from ..runs import RunRecord, RunStore, RunSummary
+from ..shown import Shown
 from .identity import Rate
 from .problems import BUG, Refused
 
@@ -76,7 +86,14 @@ class Asked:
 class Running:
     """A question on its way. Its events are numbered from 1; whoever follows gets all of them, then the new ones."""
 
-    def __init__(self, *, principal: Principal, may_cost: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        principal: Principal,
+        may_cost: float = 0.0,
+        still: Callable[[Principal], bool] = lambda principal: True,
+    ) -> None:
+        """`still` says whether somebody may see what it has shown so far."""
         self.principal = principal
         self.may_cost = may_cost
         """Dollars, at most."""
@@ -85,7 +102,10 @@ class Running:
         self.error: CitehoundError | None = None
         """Why there is no answer."""
         self.done = False
+        self.withdrawn = False
+        """Its asker has lost the right to something that it has shown: it is ended, and nothing of it is given out."""
         self.events: list[dict[str, Any]] = []
+        self._still = still
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[Answer] | None = None
@@ -94,11 +114,16 @@ class Running:
         """Takes an event from any thread."""
         data = event.to_dict()
         answer = event.answer if isinstance(event, Answered) else None
+        if not self.withdrawn and not self._still(self.principal):
+            self.withdrawn = True
+            self._loop.call_soon_threadsafe(self.cancel)
         self._loop.call_soon_threadsafe(self._publish, data, answer)
 
     def _publish(self, data: dict[str, Any], answer: Answer | None) -> None:
         if data["type"] == RunStarted.type and not self.run_id:
             self.run_id = data["run_id"]
+        if self.withdrawn:
+            return self._wake()
         if answer is not None:
             self.answer = answer
         self.events.append(data)
@@ -108,14 +133,29 @@ class Running:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
-        """Number and event of each after the `after`-th, until the question is over."""
+    def may_see(self, principal: Principal) -> bool:
+        """Whether somebody may see all that it has shown; where its asker may not, it ends."""
+        if not self.withdrawn and not self._still(self.principal):
+            self.withdrawn = True
+            self.cancel()
+            self._wake()
+        return not self.withdrawn if principal == self.principal else self._still(principal)
+
+    async def follow(
+        self, after: int = 0, *, principal: Principal | None = None
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
+        """Number and event of each after the `after`-th, until the question is over, or `principal` (None: its asker)
+        may not see what it has shown."""
         at = max(0, after)
+        who = self.principal if principal is None else principal
         while True:
             changed = self._changed
-            while at < len(self.events):
+            while at < len(self.events) and self.may_see(who):
                 at += 1
                 yield at, self.events[at - 1]
+            if at < len(self.events) or not self.may_see(who):
+                yield at + 1, {"type": "error", "message": str(RightsWithdrawn())}
+                return
             if self.done:
                 return
             await changed.wait()
@@ -124,12 +164,14 @@ class Running:
         """Returns once it has a run id. Raises what kept it from beginning."""
         while not self.run_id and not self.done:
             await self._changed.wait()
-        if not self.run_id:
-            raise self.error or Refused(503, "the question was not begun; ask again")
+        if not self.run_id or self.withdrawn:
+            raise self.error or RightsWithdrawn()
 
     async def over(self) -> Answer:
         """The answer, also that of a question which was cancelled. Raises what kept it from being answered."""
         await self.ended()
+        if not self.may_see(self.principal):
+            raise RightsWithdrawn
         if self.answer is None:
             raise self.error or Refused(503, "the question was cancelled before anything was found; ask again")
         return self.answer
@@ -148,7 +190,9 @@ class Running:
 
     def _ended(self, task: asyncio.Task[Answer]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, CitehoundError):
+            if isinstance(error, RightsWithdrawn):
+                self.withdrawn = True
+            elif not isinstance(error, CitehoundError):
                 log.error("a question failed: %s: %s", type(error).__name__, " ".join(str(error).split()))
                 error = Refused(500, BUG)
             self.error = error
@@ -251,6 +295,8 @@ class Questions:
         self._closing = False
         self.on_end: Callable[[Running], None] = lambda running: None
         """Hears of each question when it is over."""
+        self.knows: Callable[[Principal], bool] = lambda principal: True
+        """Whether somebody is still who they were when they asked."""
 
     # getting ready
 
@@ -389,9 +435,10 @@ class Questions:
             wait = await asyncio.to_thread(self._wait, day, principal=principal, questions=questions, dollars=dollars)
             raise Refused(429, said, retry_after=wait)
         self._rate.take(principal.name, what="questions")
-        running = Running(principal=principal, may_cost=may_cost)
+        shown = Shown(self.corpus, principal)
+        running = Running(principal=principal, may_cost=may_cost, still=partial(self._still, shown, principal))
         self._active.add(running)  # with nothing awaited since the places and the day were looked at
-        task = asyncio.get_running_loop().create_task(self._answer(asked, running))
+        task = asyncio.get_running_loop().create_task(self._answer(asked, running, shown))
         task.add_done_callback(lambda _: self._forget(running))
         running.run(task)
         task.add_done_callback(lambda _: self.on_end(running))
@@ -402,8 +449,8 @@ class Questions:
             raise
         return running
 
-    async def _answer(self, asked: Asked, running: Running) -> Answer:
-        emit = self._listening(running)
+    async def _answer(self, asked: Asked, running: Running, shown: Shown) -> Answer:
+        emit = self._listening(running, shown)
         if asked.chat is not None:
             return await _turn(asked.chat, asked, emit)
         if asked.chat_id is not None:
@@ -425,13 +472,18 @@ class Questions:
         self._active.discard(running)
         self._running.pop(running.run_id, None)
 
-    def _listening(self, running: Running) -> Emit:
+    def _listening(self, running: Running, shown: Shown) -> Emit:
         def emit(event: Event) -> None:
             if isinstance(event, RunStarted):
                 self._running[event.run_id] = running
+            shown.add(event)
             running.emit(event)
 
         return emit
+
+    def _still(self, shown: Shown, asker: Principal, principal: Principal) -> bool:
+        """Whether somebody may see what a question has shown, and is who they were."""
+        return self.knows(principal) and (shown.to_asker() if principal == asker else shown.to(principal))
 
     def _check(self, asked: Asked) -> None:
         settings = self.config.server
@@ -545,12 +597,12 @@ class Questions:
         found = self._running.get(run_id)
         if found is None or not (principal.owner or found.principal.name == principal.name):
             return None
-        return found
+        return found if found.may_see(principal) else None
 
     def all_running(self, *, principal: Principal) -> tuple[Running, ...]:
         """The newest first."""
         mine = [r for r in self._running.values() if principal.owner or r.principal.name == principal.name]
-        return tuple(reversed(mine))
+        return tuple(r for r in reversed(mine) if r.may_see(principal))
 
     async def record(self, run_id: str, *, principal: Principal) -> RunRecord:
         """The record of a run that is over. Raises UnknownRun, also where it shows what `principal` may not see now."""

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from ..access import OWNER, Principal
 from ..errors import CitehoundError, UsageError
+from ..readonly import private_folder
 
 FILE = "tokens.json"
 FIRST = "first"
@@ -42,7 +43,7 @@ class Token:
 
     @property
     def principal(self) -> Principal:
-        return Principal(name=self.name, groups=frozenset(self.groups), owner=self.owner)
+        return Principal(name=self.name, groups=frozenset(self.groups), owner=self.owner, token=self.sha256)
 
 
 class Tokens:
@@ -113,7 +114,7 @@ class Tokens:
     @contextmanager
     def _changing(self) -> Generator[tuple[Token, ...]]:
         """What there is, while no other process changes it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.path.parent)
         lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -31,6 +31,7 @@ from ..config import SourceConfig
 from ..documents import Document, RawDocument
 from ..egress import Egress, Fetched, Place, Policy, bracketed, check_place, place_of, split_port
 from ..errors import ConfigError, EgressRefused, ParseError, SourceFailed
+from ..readonly import private_folder
 from . import SkippedFile, Unreachable
 from .files import without_extension
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 Read = Callable[[RawDocument], Document]
 """Takes the furniture out of a page: `text` is its HTML, the attachment its links. Raises ParseError."""
 
-READER = 1
+READER = 2
 """Raise it when the reading of pages changes: stored ones are then fetched and read again."""
 AGENT = "citehound"
 MAX_BYTES = 10_000_000
@@ -876,7 +877,7 @@ class _Store:
 
     @classmethod
     def open(cls, path: Path) -> _Store:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         for attempt in (1, 2):
             db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             try:
