@@ -21,8 +21,9 @@ A script is a list of replies, played one per request. A reply is an object; by 
 
 and every reply may have: `usage` (input_tokens in all, output_tokens, cached_tokens, cache_write_tokens,
 reasoning_tokens; null leaves it out; missing: counted, a token for four characters), `thinking` {text, signature} or
-{data} before the rest, `say` (text before calls), `latency` in seconds, `repeat` (times to play it; true for ever),
-`headers`. What a request after the end of the script gets is a 400 named `script_exhausted`.
+{data} before the rest, `say` (text before calls), `latency` in seconds, `gate` (a name: it waits until `Server.open`
+was called with it), `repeat` (times to play it; true for ever), `headers`. What a request after the end of the script
+gets is a 400 named `script_exhausted`.
 
 Who plays which script: `scripts` maps keys to scripts. The key of a request is the first of its `x-session` header,
 its API key, its model, that is a key; else the first key that stands in its first user message; else the default
@@ -47,10 +48,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import quote, unquote
 
 Reply = dict[str, Any]
 Dynamic = Callable[..., Reply]
@@ -136,7 +139,11 @@ class Server:
         """All model requests so far, in order of arrival."""
         return [Received(**row) for row in self._get("/__requests")]
 
-    def wait_for(self, count: int, *, timeout: float = 10.0) -> list[Received]:
+    def open(self, gate: str) -> None:
+        """Lets go on the replies that wait at this gate, and those that will come to it."""
+        self._get(f"/__open?gate={quote(gate)}")
+
+    def wait_for(self, count: int, *, timeout: float = 60.0) -> list[Received]:
         """`requests()` once there are `count` of them; raises TimeoutError. Blocks: use a thread in async tests."""
         got = self._get(f"/__requests?wait={count}&timeout={timeout}", timeout=timeout + 5)
         if len(got) < count:
@@ -156,7 +163,7 @@ class Server:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _get(self, path: str, *, timeout: float = 10.0) -> list[dict[str, Any]]:
+    def _get(self, path: str, *, timeout: float = 60.0) -> list[dict[str, Any]]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(self.base_url + path, timeout=timeout) as answer:
             return cast(list[dict[str, Any]], json.load(answer))
@@ -274,6 +281,7 @@ class _Stage:
         self._seed = config.get("seed") or 0
         self._function = _load(config["module"]) if config.get("module") else None
         self._sessions: dict[str, _Session] = {}
+        self.gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def take(self, body: Any, headers: Mapping[str, str]) -> _Taken:
         key, script = self._key(body, headers)
@@ -815,6 +823,9 @@ class _Http:
             wanted = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)
             rows = await stage.received(wait=int(wanted.get("wait", 0)), timeout=float(wanted.get("timeout", 10)))
             return await _write(writer, _json(rows))
+        if method == "GET" and path == "/__open":
+            stage.gates[unquote(query.partition("=")[2])].set()
+            return await _write(writer, _json([]))
         if method == "GET" and path.endswith("/models"):
             models = [{"id": "scripted", "object": "model", "type": "model", "display_name": "scripted", "created": 0}]
             return await _write(writer, _json({"object": "list", "data": models, "has_more": False}))
@@ -862,6 +873,8 @@ class _Http:
         else:
             answer, about["usage"] = _content(stage, taken, reply, body, anthropic=anthropic, ident=ident)
         await stage.note(taken, **about)
+        if reply.get("gate"):
+            await stage.gates[reply["gate"]].wait()
         if reply.get("latency"):
             await asyncio.sleep(float(reply["latency"]))
         if answer is not None:

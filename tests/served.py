@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 BANK = ROOT / "src" / "citehound" / "demos" / "bank"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def serving(
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -84,7 +84,7 @@ def _wait(url: str, alive: Callable[[], bool], said: list[str]) -> None:
     last = time.monotonic() + START_SECONDS
     while alive() and time.monotonic() < last:
         try:
-            with opener.open(url, timeout=5):
+            with opener.open(url, timeout=30):
                 return
         except urllib.error.HTTPError as error:
             error.close()
@@ -114,4 +114,4 @@ def live(app: FastAPI, listening: socket.socket) -> Generator[str]:
         yield url
     finally:
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=60)

@@ -249,7 +249,7 @@ def run(place: Path, program: str, *arguments: str) -> subprocess.CompletedProce
     env.pop("PYTHONPATH", None)
     env["XDG_CACHE_HOME"] = str(place / "cache")
     command = [place / "bin" / program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=env, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=env, timeout=300)
 
 
 def test_the_wheel_holds_all_that_is_needed_and_no_state(wheel: Path) -> None:
@@ -312,5 +312,5 @@ def test_the_wheel_installed_by_itself_answers_and_serves(wheel: Path, tmp_path:
             assert opener.open(url + path, timeout=30).status == 200
     finally:
         server.terminate()
-        said = server.communicate(timeout=30)[1]
+        said = server.communicate(timeout=60)[1]
     assert server.returncode == 0, said

@@ -462,7 +462,7 @@ class Raw:
             env={**os.environ, "PYTHONPATH": str(path.parent)},
         )
         self.initialized = False
-        self._timer = threading.Timer(120, self.process.kill)
+        self._timer = threading.Timer(300, self.process.kill)
         self._timer.start()
 
     def send(self, line: str) -> None:
@@ -634,7 +634,7 @@ async def serving(folder: Path, *, model: Model | None = None) -> AsyncGenerator
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5))
     task = asyncio.ensure_future(server.serve(sockets=[listening]))
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             while (await http.get("/readyz")).status_code != 200:
                 pass
         yield f"http://127.0.0.1:{port}/mcp"
@@ -654,7 +654,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def connected(url: str, *, era: str = "auto", token: str | None = None) -> AsyncGenerator[Client]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http), mode=era) as client,
     ):
         yield client
@@ -689,7 +689,7 @@ def test_over_http_ask_reports_progress_and_its_run_is_among_the_servers(site: P
         seen.append(message or "")
 
     async def run() -> None:
-        async with serving(site) as url, httpx2.AsyncClient() as http:
+        async with serving(site) as url, httpx2.AsyncClient(timeout=60) as http:
             for era in ERAS:
                 seen.clear()
                 async with connected(url, era=era) as client:
@@ -706,7 +706,7 @@ def test_over_http_ask_reports_progress_and_its_run_is_among_the_servers(site: P
 def test_over_http_a_client_that_goes_away_ends_its_question(site: Path) -> None:
     async def run() -> None:
         model = _Stalled()
-        async with serving(site, model=model) as url, httpx2.AsyncClient() as http:
+        async with serving(site, model=model) as url, httpx2.AsyncClient(timeout=60) as http:
             async with connected(url) as client, anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "ask", {"question": QUESTION, "mode": "agent"})
                 await model.asked.wait()
@@ -727,7 +727,7 @@ def test_over_http_a_token_is_needed_and_a_session_is_its_owners(site: Path, tmp
 
     async def run() -> None:
         async with serving(folder) as url:
-            async with httpx2.AsyncClient() as http:
+            async with httpx2.AsyncClient(timeout=60) as http:
                 assert (await http.post(url, json={})).status_code == 401
                 assert (await http.get(url, headers={"authorization": "Bearer nope"})).status_code == 401
             async with connected(url, token=alice) as one, connected(url, token=bob) as two:
@@ -736,7 +736,9 @@ def test_over_http_a_token_is_needed_and_a_session_is_its_owners(site: Path, tmp
                 stolen = await two.call_tool("check_answer", {**ANSWER, "session": name})
                 assert stolen.is_error and "no session" in said(stolen)
                 assert await status(one, session=name) == "complete"
-            async with httpx2.AsyncClient(headers={"accept": "application/json, text/event-stream"}) as http:
+            async with httpx2.AsyncClient(
+                headers={"accept": "application/json, text/event-stream"}, timeout=60
+            ) as http:
                 begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
                 opened = await http.post(url, json=begin, headers={"authorization": f"Bearer {alice}"})
                 session = {"mcp-session-id": opened.headers["mcp-session-id"]}
@@ -788,7 +790,7 @@ def test_over_http_a_client_sees_only_what_its_groups_may_see(site: Path, tmp_pa
 
 def test_over_http_strange_hosts_origins_and_bodies_are_refused(site: Path) -> None:
     async def run() -> None:
-        async with serving(site) as url, httpx2.AsyncClient() as http:
+        async with serving(site) as url, httpx2.AsyncClient(timeout=60) as http:
             ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
             for headers, code in (
                 ({"host": "evil.example"}, 421),
@@ -814,7 +816,7 @@ def test_a_server_without_the_package_says_what_to_install(site: Path, monkeypat
     monkeypatch.setitem(sys.modules, "mcp.server", None)
 
     async def run() -> None:
-        async with serving(site) as url, httpx2.AsyncClient() as http:
+        async with serving(site) as url, httpx2.AsyncClient(timeout=60) as http:
             got = await http.post(url, json={})
             assert got.status_code == 503 and "citehound[mcp]" in got.json()["error"]["message"]
 

@@ -133,7 +133,7 @@ def test_a_stream_gives_the_steps_and_then_the_same_text(client: Any) -> None:
 
 def test_a_stream_without_the_option_has_no_usage(base: str) -> None:
     body = {"model": "citehound", "messages": [{"role": "user", "content": QUESTION}], "stream": True}
-    with httpx.Client() as http:
+    with httpx.Client(timeout=60) as http:
         lines = http.post(f"{base}/v1/chat/completions", json=body).text.split("\n\n")
     assert lines[-2] == "data: [DONE]" and lines[-1] == ""
     assert all("usage" not in json.loads(line[6:]) for line in lines[:-2])
@@ -252,7 +252,7 @@ def test_an_unknown_model_or_extension_is_refused_by_name(client: Any) -> None:
 
 
 def test_a_body_that_is_no_json_is_refused(base: str) -> None:
-    with httpx.Client() as http:
+    with httpx.Client(timeout=60) as http:
         for content in (b"{", b"[]", b'"x"', b"\xff\xfe"):
             answer = http.post(
                 f"{base}/v1/chat/completions", content=content, headers={"content-type": "application/json"}

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the development tools")
+expect = playwright.expect
+"""Polls until it holds: for whatever a page does by itself, also right after a click."""
+WAIT = 60_000
+"""Milliseconds, far more than anything takes: a machine may be busy."""
+expect.set_options(timeout=WAIT)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -38,7 +43,7 @@ class Tabs:
         context = self.browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", **more
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(WAIT)
         self._contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: self._heard(message.type, message.text))

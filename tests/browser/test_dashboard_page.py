@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Generator
@@ -20,7 +21,7 @@ from invented import INDEXED, answer, invent, reads
 from served import Served, serving
 from small import TOML, write_corpus
 
-from .conftest import Tabs
+from .conftest import Tabs, expect
 
 Axe = Callable[[Any], list[str]]
 ALERT = "\n[dashboard]\nalert_share = 0.05\nalert_citations = 5\nalert_hours = 100000\n"
@@ -56,9 +57,8 @@ def board(tabs: Tabs, url: str, **how: Any) -> Any:
     return page
 
 
-def tile(page: Any, label: str) -> str:
-    shown = page.locator(".tile", has=page.get_by_text(label, exact=True))
-    return shown.locator(".tile-value").inner_text()
+def tile(page: Any, label: str) -> Any:
+    return page.locator(".tile", has=page.get_by_text(label, exact=True)).locator(".tile-value")
 
 
 def get(url: str) -> Any:
@@ -75,12 +75,13 @@ def test_the_numbers_are_those_of_the_records_and_lead_to_their_runs(
     cites = [c for a in answers for claim in a.claims for c in claim.citations]
     failed = sum(c.status == "unverified" for c in cites)
     capped = sum(a.stop_reason in ("steps", "dollars", "seconds") for a in answers)
-    assert tile(page, "Questions") == str(len(records))
-    assert tile(page, "Searches per question") == f"{sum(a.usage.searches for a in answers) / len(answers):.1f}"
-    assert tile(page, "Hit a cap") == f"{100 * capped / len(answers):.0f} %"
-    assert tile(page, "Citations that failed") == f"{100 * failed / len(cites):.0f} %"
-    assert tile(page, "Spent") == f"${sum(a.usage.dollars or 0 for a in answers):.2f}"
-    assert f"{failed} of {len(cites)} citations failed" in page.get_by_role("alert").inner_text()
+    expect(tile(page, "Questions")).to_have_text(str(len(records)))
+    searches = sum(a.usage.searches for a in answers) / len(answers)
+    expect(tile(page, "Searches per question")).to_have_text(f"{searches:.1f}")
+    expect(tile(page, "Hit a cap")).to_have_text(f"{100 * capped / len(answers):.0f} %")
+    expect(tile(page, "Citations that failed")).to_have_text(f"{100 * failed / len(cites):.0f} %")
+    expect(tile(page, "Spent")).to_have_text(f"${sum(a.usage.dollars or 0 for a in answers):.2f}")
+    expect(page.get_by_role("alert")).to_contain_text(f"{failed} of {len(cites)} citations failed")
 
     # Every number says how many runs it stands for, and that many come.
     page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
@@ -98,15 +99,14 @@ def test_the_numbers_are_those_of_the_records_and_lead_to_their_runs(
 
     # One of them by hand: the drawer, a run of it, and back.
     page.locator("a[data-runs]", has=page.get_by_text("Hit a cap", exact=True)).click()
-    title = page.locator("#drawer-title", has_text="that hit a cap")
-    title.wait_for()
-    assert title.inner_text() == f"{capped} questions that hit a cap"
-    assert page.locator(".found").count() == min(50, capped)
+    title = page.locator("#drawer-title")
+    expect(title).to_have_text(f"{capped} questions that hit a cap")
+    expect(page.locator(".found")).to_have_count(min(50, capped))
     run = page.locator(".found").first
     assert run.get_attribute("href") == f"/#/runs/{run.get_attribute('data-run')}"
     page.keyboard.press("Escape")
-    page.locator("#drawer").wait_for(state="hidden")
-    page.wait_for_url(lambda url: "of." not in url)  # the event of a closed dialog comes after it is gone
+    expect(page.locator("#drawer")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile(r"of\."))  # the event of a closed dialog comes after it is gone
 
     # A bar leads there too.
     page.locator("canvas").first.scroll_into_view_if_needed()
@@ -115,9 +115,7 @@ def test_the_numbers_are_those_of_the_records_and_lead_to_their_runs(
         " const r = c.canvas.getBoundingClientRect(); return [r.x + b.x, r.y + b.y + 4]; })()"
     )
     page.mouse.click(*place)
-    page.locator("#drawer-title", has_text="with 1 search").wait_for()
-    shown = int(page.locator("#drawer-title").inner_text().split()[0])
-    assert shown == sum(a.usage.searches == 1 for a in answers)
+    expect(title).to_have_text(f"{sum(a.usage.searches == 1 for a in answers)} questions with 1 search")
 
 
 @pytest.mark.slow
@@ -125,7 +123,7 @@ def test_what_is_selected_is_in_the_address_and_text_stays_text(
     server: Served, records: list[RunRecord], tabs: Tabs, axe: Axe
 ) -> None:
     page = board(tabs, f"{server.url}/dashboard?range=all", width=360, height=740, dark=True)
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert axe(page) == []
     page.set_viewport_size({"width": 1280, "height": 860})
     page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
@@ -133,24 +131,25 @@ def test_what_is_selected_is_in_the_address_and_text_stays_text(
     page.locator("#mode").select_option("agent")
     agents = [r for r in records if r.answer.mode == "agent"]
     page.locator("#lead", has_text=f"{len(agents)} questions").wait_for()
-    assert "mode=agent" in page.url
-    assert tile(page, "Questions") == str(len(agents))
+    expect(page).to_have_url(re.compile("mode=agent"))
+    expect(tile(page, "Questions")).to_have_text(str(len(agents)))
     gap = page.locator(".ranked .what", has_text="onerror")
-    assert gap.inner_text() == ODD
+    expect(gap).to_have_text(ODD)
     gap.locator("xpath=..").get_by_role("link").click()
-    page.locator(".found-question").wait_for()
-    assert page.locator(".found-question").inner_text() == ODD
+    expect(page.locator(".found-question")).to_have_text(ODD)
     assert axe(page) == []
     assert page.locator("img[src=x]").count() == 0
     page.reload()
     page.locator(".found-question").wait_for()
     page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile(r"of\."))
     page.locator("#mode").select_option("")
     page.locator("#lead", has_text=f"{len(records)} questions").wait_for()
     page.locator("#from").fill("1999-01-01")
     page.locator("#to").fill("1999-02-01")
     page.get_by_role("heading", name="No question here").wait_for()
     page.go_back()
+    expect(page.locator("#to")).to_have_value("")
     page.go_back()
     page.locator("#lead", has_text=f"{len(records)} questions").wait_for()
 
@@ -165,5 +164,5 @@ def test_before_the_first_question_the_page_says_so(server: Served, tabs: Tabs) 
     page.route("**/v1/dashboard?*", nothing_yet)
     page.goto(f"{server.url}/dashboard?from=1999-01-01&to=1999-02-01")
     page.get_by_role("heading", name="No questions yet").wait_for()
-    assert page.locator("#lead").inner_text().startswith("0 questions")
-    assert page.locator("canvas").count() == 0
+    expect(page.locator("#lead")).to_have_text(re.compile("^0 questions"))
+    expect(page.locator("canvas")).to_have_count(0)

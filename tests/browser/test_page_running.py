@@ -19,9 +19,8 @@ import protocol_server
 from served import Served, serving
 from small import FILES, TOML, WITHIN_24, write_corpus
 
-from .conftest import Tabs
+from .conftest import Tabs, expect
 
-LATENCY = 3.0
 SEARCH = {"kind": "tool", "name": "search_rules", "args": {"query": "incidents"}}
 READ = {"kind": "tool", "name": "read_document", "args": {"document": "rules/security"}}
 CLAIM = {"text": WITHIN_24, "kind": "quoted", "citations": [{"document": "rules/security", "quote": WITHIN_24}]}
@@ -60,12 +59,12 @@ def draft(*claims: dict[str, Any], missing: list[dict[str, str]] | None = None) 
     return {"kind": "draft", "draft": {"claims": list(claims), "missing": missing or []}}
 
 
-SLOW = [SEARCH, {**READ, "latency": LATENCY}, draft(CLAIM)]
+FOUND = [SEARCH, READ, draft(CLAIM)]
 DOUBTFUL = draft(CLAIM, WRONG, SAID, missing=[{"what": "Fines", "reason": "none"}])
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
-    "reloaded": SLOW,
-    "cut off": SLOW,
-    "planted": SLOW,
+    "reloaded": [SEARCH, {**READ, "gate": "reloaded"}, draft(CLAIM)],
+    "cut off": FOUND,
+    "planted": FOUND,
     "stuck": [SEARCH, {"kind": "timeout", "phase": "read"}],
     "wrong by day": [SEARCH, READ, DOUBTFUL, DOUBTFUL],
     "wrong by night": [SEARCH, READ, DOUBTFUL, DOUBTFUL],
@@ -94,6 +93,7 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     server: Served
+    models: protocol_server.Server
     folder: Path
 
     @property
@@ -115,7 +115,7 @@ def setting(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator
         protocol_server.serve(scripts=SCRIPTS, protocol="openai", per="question") as models,
         serving(configured(folder, models.openai_url)) as started,
     ):
-        yield Setting(server=started, folder=folder)
+        yield Setting(server=started, models=models, folder=folder)
 
 
 def get(url: str) -> Any:
@@ -127,6 +127,7 @@ def get(url: str) -> Any:
 
 def begin(page: Any, question: str) -> Any:
     """Asks in the mode `agent`, so that the script alone decides; gives the article of the question."""
+    page.locator("#sources input").first.wait_for(state="attached")
     page.locator("#options").evaluate("(e) => e.open = true")
     page.get_by_label("Mode").select_option("agent")
     page.get_by_label("Your question").fill(question)
@@ -136,32 +137,43 @@ def begin(page: Any, question: str) -> Any:
     return turn
 
 
+def over(turn: Any) -> None:
+    """Waits for the answer of a question, and for its record, which comes after."""
+    turn.locator(".turn-foot").wait_for()
+    expect(turn).not_to_have_attribute("aria-busy", "true")
+
+
+def answered(turn: Any) -> dict[str, Any]:
+    """As `over`; gives the record."""
+    over(turn)
+    at = urlsplit(turn.page.url)
+    return get(f"{at.scheme}://{at.netloc}/v1/runs/{turn.get_attribute('data-run')}")
+
+
 def test_a_run_outlives_a_reload_and_is_stopped_by_its_button(setting: Setting, tabs: Tabs) -> None:
     page = tabs.open(setting.url)
     turn = begin(page, "What is the reloaded deadline?")
     turn.locator(".call", has_text="Search rules").locator(".outcome", has_text="hit").wait_for()
-    run = page.url.rpartition("/")[2]
+    run = turn.get_attribute("data-run")
     assert get(f"{setting.url}/v1/runs/{run}")["running"] is True
+    expect(page).to_have_url(f"{setting.url}/#/runs/{run}")
     page.reload()
     turn.locator(".clock", has_text="$0.00").wait_for(state="attached")
-    turn.locator(".turn-foot").wait_for()
-    assert [c.split("\n")[0] for c in turn.locator(".step-name").all_text_contents()] == ["Step 1", "Step 2", "Step 3"]
-    assert turn.locator(".call", has_text="Search rules").count() == 1
-    assert turn.locator(".claim").all_inner_texts()[0].count(WITHIN_24) == 1
-    assert turn.locator(".banner").get_attribute("data-status") == "complete"
-    assert turn.locator(".progress").is_hidden()
+    setting.models.open("reloaded")
+    answered(turn)
+    expect(turn.locator(".step-name")).to_have_text(["Step 1", "Step 2", "Step 3"])
+    expect(turn.locator(".call", has_text="Search rules")).to_have_count(1)
+    expect(turn.locator(".claim").first).to_contain_text(WITHIN_24)
+    expect(turn.locator(".banner")).to_have_attribute("data-status", "complete")
+    expect(turn.locator(".progress")).to_be_hidden()
 
     page.get_by_role("link", name="New question").click()
+    expect(page.locator("article")).to_have_count(0)
     turn = begin(page, "What is the stuck deadline?")
     turn.locator(".call", has_text="Search rules").locator(".outcome", has_text="hit").wait_for()
     turn.get_by_role("button", name="Stop").click()
-    banner = turn.locator(".banner")
-    banner.wait_for()
-    assert "It was stopped before it was done." in banner.inner_text()
-    run = page.url.rpartition("/")[2]
-    turn.locator(".turn-foot").wait_for()
-    page.locator(f"article[data-run='{run}']:not([aria-busy])").wait_for()  # it is recorded
-    assert get(f"{setting.url}/v1/runs/{run}")["answer"]["stop_reason"] == "cancelled"
+    expect(turn.locator(".banner")).to_contain_text("It was stopped before it was done.")
+    assert answered(turn)["answer"]["stop_reason"] == "cancelled"
 
 
 @pytest.mark.slow
@@ -181,13 +193,17 @@ def test_a_lost_connection_goes_on_after_the_last_event_that_came(setting: Setti
         route.fulfill(status=200, content_type="text/event-stream", body=body + "data: {half of an ev")
 
     page.route("**/events", cut)
+    page.evaluate(  # what is said of it passes
+        "window.lost = []; new MutationObserver(() => lost.push(document.querySelector('.lost')?.textContent ?? ''))"
+        ".observe(document.getElementById('thread'), {attributes: true, childList: true, subtree: true})"
+    )
     turn = begin(page, "What is the cut off deadline?")
-    turn.locator(".lost", has_text="The connection is lost").wait_for()
-    turn.locator(".turn-foot").wait_for()
+    answered(turn)
+    assert any(said.startswith("The connection is lost") for said in page.evaluate("lost"))
     assert resumed == [None, *sent]
-    assert turn.locator(".lost").is_hidden()
-    assert turn.locator(".call", has_text="Search rules").count() == 1
-    assert turn.locator(".claim").count() == 1
+    expect(turn.locator(".lost")).to_be_hidden()
+    expect(turn.locator(".call", has_text="Search rules")).to_have_count(1)
+    expect(turn.locator(".claim")).to_have_count(1)
 
 
 @pytest.mark.slow
@@ -195,23 +211,23 @@ def test_a_lost_connection_goes_on_after_the_last_event_that_came(setting: Setti
 def test_what_is_not_verified_cannot_be_overlooked(setting: Setting, tabs: Tabs, axe: Any, dark: bool) -> None:
     page = tabs.open(setting.url, dark=dark)
     turn = begin(page, f"What is wrong by {'night' if dark else 'day'}?")
-    turn.locator(".turn-foot").wait_for()
+    answered(turn)
     banner = turn.locator(".banner").first
-    assert banner.get_attribute("data-status") == "partial"
+    expect(banner).to_have_attribute("data-status", "partial")
     said = banner.inner_text()
     assert "Partial answer" in said and "One claim could not be verified." in said
     assert "One claim has no citation." in said and "One missing thing was not searched for." in said
     claims = turn.locator(".claim")
-    assert claims.locator(".badge").all_inner_texts() == ["Verified", "Not verified", "No citation"]
+    expect(claims.locator(".badge")).to_have_text(["Verified", "Not verified", "No citation"])
     ground = "(e) => getComputedStyle(e).backgroundColor"
     assert claims.nth(1).evaluate(ground) != claims.nth(0).evaluate(ground)
-    assert "rules/security" in claims.nth(1).locator(".why").inner_text()
-    assert "Not searched" in turn.get_by_role("region", name="Missing").inner_text()
+    expect(claims.nth(1).locator(".why")).to_contain_text("rules/security")
+    expect(turn.get_by_role("region", name="Missing")).to_contain_text("Not searched")
     assert axe(page) == []
     claims.nth(1).locator("a.chip").click()
     page.locator("#panel .doc-text").wait_for()
-    assert "Not verified" in page.locator("#panel .doc-note").inner_text()
-    assert page.locator("mark").count() == 0
+    expect(page.locator("#panel .doc-note")).to_contain_text("Not verified")
+    expect(page.locator("mark")).to_have_count(0)
 
 
 LIVE = """() => {
@@ -241,7 +257,7 @@ def test_nothing_of_a_hostile_document_or_answer_becomes_active(setting: Setting
     page = tabs.open(setting.url)
     page.on("request", lambda r: requested.append(r.url))
     turn = begin(page, f"What is the hostile limit? {MARKUP}")
-    turn.locator(".turn-foot").wait_for()
+    answered(turn)
     turn.locator("details.steps > summary").click()
     for summary in turn.locator("details.outcome summary, .gap-why summary").all():
         summary.click()
@@ -249,14 +265,13 @@ def test_nothing_of_a_hostile_document_or_answer_becomes_active(setting: Setting
     assert IMAGE in turn.locator(".claim").nth(1).inner_text()
     assert IMAGE in turn.get_by_role("region", name="Missing").inner_text()
     turn.locator(".claim").first.locator("a.chip").click()
-    page.locator("mark").wait_for()
-    assert page.locator("mark").inner_text() == HOSTILE_QUOTE
-    assert IMAGE in page.locator(".doc-text").inner_text()
+    expect(page.locator("mark")).to_have_text(HOSTILE_QUOTE)
+    expect(page.locator(".doc-text")).to_contain_text(IMAGE)
     assert page.evaluate(LIVE) == []
     page.keyboard.press("Escape")
     page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
     turn.get_by_role("button", name="Copy as Markdown").click()
-    turn.get_by_role("button", name="Copied").wait_for()
+    page.wait_for_function("window.copied")
     copied = page.evaluate("window.copied")
     tokens = [t for block in MarkdownIt("commonmark").parse(copied) for t in (block, *(block.children or ()))]
     assert {t.type for t in tokens} & {
@@ -268,7 +283,7 @@ def test_nothing_of_a_hostile_document_or_answer_becomes_active(setting: Setting
         "code_block",
     } == set()
     assert "https://" not in copied  # what other readers of Markdown make a link of
-    run = page.url.rpartition("/")[2]
+    run = turn.get_attribute("data-run")
     for path, ready in (
         ("/doc/hostile/front", ".doc-text"),
         ("/doc/hostile/%3Cb%3Ebold%3Cb%3E", ".doc-text"),
@@ -276,8 +291,8 @@ def test_nothing_of_a_hostile_document_or_answer_becomes_active(setting: Setting
     ):
         page.goto(setting.url + path)
         page.locator(ready).first.wait_for()
+        expect(page.locator("main")).to_contain_text(IMAGE)
         assert page.evaluate(LIVE) == []
-        assert IMAGE in page.locator("main").inner_text()
     page.goto(f"{setting.url}/v1/runs/{run}/report")
     assert page.locator("script, img, iframe, svg, a, form, [onerror], [onload], main b").count() == 0
     assert IMAGE in page.locator("main").inner_text()
@@ -290,9 +305,8 @@ def test_every_known_attack_stays_text_on_the_page(setting: Setting, tabs: Tabs,
     attacks = [json.loads(line) for line in lines if line.strip()]
     page = tabs.open(setting.url)
     turn = begin(page, "What is the planted deadline?")
-    turn.locator(".turn-foot").wait_for()
-    run = page.url.rpartition("/")[2]
-    record = get(f"{setting.url}/v1/runs/{run}")
+    record = answered(turn)
+    run = record["run_id"]
     answer = record["answer"]
     model = answer["claims"][0]
     citation = model["citations"][0]
@@ -315,8 +329,8 @@ def test_every_known_attack_stays_text_on_the_page(setting: Setting, tabs: Tabs,
     page.route(f"**/v1/runs/{run}", lambda route: route.fulfill(json=record))
     page.route(f"**/v1/runs/{run}/events", lambda route: route.fulfill(json=events))
     page.reload()
+    expect(turn.locator(".claim")).to_have_count(len(attacks) + 1)
     turn.locator(".turn-foot").wait_for()
-    assert turn.locator(".claim").count() == len(attacks) + 1
     turn.locator("details.steps > summary").click()
     assert page.evaluate(LIVE) == []
 
@@ -330,8 +344,7 @@ def test_a_server_with_tokens_asks_for_one(browser: Any, tabs: Tabs, tmp_path: P
     with serving(config) as served:
         page = tabs.open(served.url)
         dialog = page.get_by_role("dialog", name="Sign in")
-        dialog.wait_for()
-        assert page.evaluate("document.activeElement.id") == "token-field"
+        expect(page.locator("#token-field")).to_be_focused()
         assert axe(page) == []
         page.keyboard.type("not the token")
         page.keyboard.press("Enter")
@@ -339,11 +352,11 @@ def test_a_server_with_tokens_asks_for_one(browser: Any, tabs: Tabs, tmp_path: P
         page.keyboard.type(token)
         page.keyboard.press("Enter")
         page.locator(".card").first.wait_for()
-        assert dialog.count() == 0
+        expect(dialog).to_have_count(0)
         assert token not in page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
         page.get_by_label("Your question").fill("Within how many hours must incidents be reported?")
         page.keyboard.press("Enter")
-        page.locator(".claim").first.wait_for()
+        over(page.locator("article"))
         page.reload()
         page.locator(".claim").first.wait_for()
         page.get_by_role("button", name="Sign out").click()
@@ -356,18 +369,19 @@ def test_errors_say_what_to_do_and_an_empty_server_says_it_is_empty(setting: Set
     page = tabs.open(f"{setting.url}/#/runs/zzzzzzzzzzzzz")
     page.get_by_role("alert").first.wait_for()
     page.get_by_role("link", name="New question").click()
+    page.locator("#sources input").first.wait_for(state="attached")
     page.locator("#options").evaluate("(e) => e.open = true")
     for box in page.locator("#sources input").all():
         box.uncheck()
     page.get_by_label("Your question").fill("Anything?")
     page.keyboard.press("Enter")
-    assert "choose at least one" in page.get_by_role("alert").inner_text()
+    expect(page.get_by_role("alert")).to_contain_text("choose at least one")
     for box in page.locator("#sources input").all():
         box.check()
     page.route("**/v1/runs", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
     page.locator("#send").click()
     page.get_by_role("alert").filter(has_text="cannot be reached").wait_for()
-    assert page.get_by_label("Your question").input_value() == "Anything?"
+    expect(page.get_by_label("Your question")).to_have_value("Anything?")
     page.unroute("**/v1/runs")
     page.route("**/v1/runs?*", lambda route: route.fulfill(json={"runs": [], "running": [], "next_before": None}))
     page.route("**/v1/sources", lambda route: route.fulfill(json={"sources": []}))
@@ -436,9 +450,8 @@ def test_a_long_document_opens_at_the_quote_and_goes_on_both_ways(setting: Setti
     page = tabs.open(f"{setting.url}/sources")
     serve_text(page, text)
     page.goto(f"{setting.url}/doc/rules/made?start={start}&end={start + len(words)}")
-    page.locator("mark").wait_for()
-    assert page.locator("mark").evaluate_all(MARKED) == [words]
-    assert page.locator("mark").evaluate("(e) => e.getBoundingClientRect().top < innerHeight")
+    expect(page.locator("mark")).to_have_text([words])
+    page.wait_for_function("document.querySelector('mark').getBoundingClientRect().top < innerHeight")
     shown = "document.querySelector('.doc-text').textContent.match(/Paragraph \\d+/g).map((t) => Number(t.slice(10)))"
     for button, edge in (("Show more", -1), ("Show what comes before", 0)):
         before = page.evaluate(shown)
