@@ -1,6 +1,7 @@
 """One search, measured: nDCG@10 and recall@5 of documents over labelled questions, and how long it takes; no model.
 
-    python benchmarks/retrieval.py [--data DIR] [--cases FILE] [--sets DIR] [--fusion] [--json] [--most N]
+    python benchmarks/retrieval.py [--data DIR] [--cases FILE] [--sets DIR] [--embedder NAME …] [--fusion] [--json]
+                                   [--most N]
 
 DIR of `--data` holds one folder per corpus with `cases.jsonl` (as `paths.py` reads them); DIR of `--sets` one folder
 per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them). Every retriever gets the same passages
@@ -10,7 +11,9 @@ and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, al
 
 Rows are by set and kind of question: with vectors as they are used by default ("citehound"), with a weight of theirs
 ("weighted"), and without ("words"). `--fusion` leaves the peers out and measures many weights instead, also on each
-half of every set's questions.
+half of every set's questions. `--embedder` (a name as in `[index.embedding]`, "static" is ours; may be given several
+times) leaves them out too, and measures what each embedder's vectors bring: alone, filling up, and with weights; over
+the same index, whose vectors are made anew for each.
 """
 
 from __future__ import annotations
@@ -34,9 +37,9 @@ from citehound.access import OWNER
 from citehound.config import Config, EmbeddingConfig
 from citehound.corpus import Corpus
 from citehound.documents import Chunk, Document
-from citehound.embedding import static
+from citehound.embedding import Vectors, open_embedder, static
 from citehound.errors import CitehoundError
-from citehound.index import FileState, IndexEntry
+from citehound.index import FileState, IndexEntry, Near
 from citehound.index.embedded import EmbeddedIndex
 from citehound.index.fusion import Weights
 
@@ -124,6 +127,14 @@ def measure(
 
 OWN = {"citehound": Weights(), "citehound, weighted": Weights(dense=0.4)}
 """By default vectors only fill up what words leave; with a weight they also order."""
+_COMPARED = {
+    "fills up": Weights(),
+    "0.25": Weights(dense=0.25),
+    "0.4": Weights(dense=0.4),
+    "0.25, keep 0": Weights(dense=0.25, keep=0),
+    "0.4, keep 0": Weights(dense=0.4, keep=0),
+    "1, keep 0": Weights(dense=1.0, keep=0),
+}
 _WEIGHTS = (0.15, 0.25, 0.4, 0.6)
 _KEPT = (0, 3, 5, 6)
 
@@ -131,6 +142,14 @@ _KEPT = (0, 3, 5, 6)
 def neighbours() -> dict[str, Weights]:
     """Weights to choose from."""
     return {f"weight {w:g}, keep {keep}": Weights(dense=w, keep=keep) for keep in _KEPT for w in _WEIGHTS}
+
+
+def ways(embedder: str, *, compare: bool, fusion: bool) -> dict[str, Weights]:
+    """How the vectors of an embedder are used, by what the rows are called."""
+    if not compare:
+        return neighbours() if fusion else OWN
+    found = neighbours() if fusion else _COMPARED
+    return {f"{embedder.rpartition(':')[2]} {way}": weights for way, weights in found.items()}
 
 
 # citehound itself
@@ -148,6 +167,26 @@ def of_corpus(corpus: Corpus) -> Search:
         return [hit.document for hit in corpus.search(None, question, principal=OWNER, k=K, per_document=1).hits]
 
     return search
+
+
+def of_vectors(embed: Callable[[str], Vectors | None], nearest: Callable[[Vectors], Sequence[Near]]) -> Search:
+    """Documents of the nearest passages, without a look at words."""
+
+    def search(question: str) -> list[str]:
+        vectors = embed(question)
+        return [] if vectors is None else [near.document for near in nearest(vectors[0])]
+
+    return search
+
+
+def vectors_of_index(index: EmbeddedIndex) -> Search:
+    return of_vectors(
+        lambda question: index.embed([question]), lambda row: index.nearest(row, principal=OWNER, k=_TAKEN)
+    )
+
+
+def vectors_of_corpus(corpus: Corpus) -> Search:
+    return of_vectors(corpus.embed_query, lambda row: corpus.nearest(None, row, principal=OWNER, k=_TAKEN))
 
 
 # peers
@@ -261,7 +300,9 @@ def _lancedb(passages: Sequence[tuple[str, str]]) -> Search:
 # data
 
 
-def labelled_set(folder: Path, state: Path, *, most: int, fusion: bool, notes: list[str]) -> list[Row]:
+def labelled_set(
+    folder: Path, state: Path, *, most: int, fusion: bool, notes: list[str], embedders: Sequence[str] = ()
+) -> list[Row]:
     """A set of documents and questions in JSON lines; each document is one passage."""
     entries: list[IndexEntry] = []
     passages: list[tuple[str, str]] = []
@@ -284,50 +325,86 @@ def labelled_set(folder: Path, state: Path, *, most: int, fusion: bool, notes: l
         if row.get("must_read"):
             gold = frozenset(f"{folder.name}/{document}" for document in row["must_read"])
             questions.append(Question(text=str(row["question"]), gold=gold, kind=str(row.get("kind", "all"))))
-    with EmbeddedIndex(state, write=True, embedder=static()) as index:
+    with EmbeddedIndex(state, write=True) as index:
         index.add(entries)
-    with contextlib.ExitStack() as opened:
-        words = opened.enter_context(EmbeddedIndex(state))
-        own = {"citehound, words": of_index(words)}
-        for name, weights in (neighbours() if fusion else OWN).items():
-            own[name] = of_index(opened.enter_context(EmbeddedIndex(state, embedder=static(), weights=weights)))
-        others = {} if fusion else peers(passages, notes)
-        return measure(folder.name, questions[:most], {**own, **others}, halves=fusion)
+    rows: list[Row] = []
+    for name in embedders or ("static",):
+        embedder = open_embedder(name)
+        with EmbeddedIndex(state, write=True, embedder=embedder) as index:
+            began = time.process_time()
+            index.embed_missing()
+            took = time.process_time() - began
+        if embedders:
+            size = sum(file.stat().st_size for file in (state / "vectors").glob("*"))
+            notes.append(
+                f"{name}, {folder.name}: {1000 * took / len(entries):.2f} ms of CPU and {size / len(entries):.0f} bytes"
+                f" on disk for each of {len(entries)} passages"
+            )
+        with contextlib.ExitStack() as opened:
+            own: dict[str, Search] = {}
+            if not rows:
+                own["citehound, words"] = of_index(opened.enter_context(EmbeddedIndex(state)))
+            if embedders:
+                alone = opened.enter_context(EmbeddedIndex(state, embedder=embedder))
+                own[f"{name.rpartition(':')[2]} alone"] = vectors_of_index(alone)
+            for way, weights in ways(name, compare=bool(embedders), fusion=fusion).items():
+                own[way] = of_index(opened.enter_context(EmbeddedIndex(state, embedder=embedder, weights=weights)))
+            others = {} if fusion or embedders else peers(passages, notes)
+            rows += measure(folder.name, questions[:most], {**own, **others}, halves=fusion)
+    return rows
 
 
 def labelled_corpus(
-    folder: Path, cases: Sequence[paths.Case], state: Path, *, fusion: bool, notes: list[str]
+    folder: Path,
+    cases: Sequence[paths.Case],
+    state: Path,
+    *,
+    fusion: bool,
+    notes: list[str],
+    embedders: Sequence[str] = (),
 ) -> list[Row]:
     """A corpus as a company has it, with eval cases; all its sources are searched together."""
     config = paths.corpus_config(folder, state)
-    with Corpus.open(config, write=True) as corpus:
-        corpus.sync()
-    with contextlib.ExitStack() as opened:
-        both = opened.enter_context(Corpus.open(config))
-        words = opened.enter_context(Corpus.open(_with(config, name="none")))
-        questions: list[Question] = []
-        for case in cases:
-            found = [paths.resolve(both, name.partition("#")[0]) for name in case.must_read]
-            gold = frozenset(one for one in found if one is not None)
-            if gold:
-                questions.append(Question(text=case.question, gold=gold, kind=case.kind))
-        if not questions:
-            return []
-        passages: list[tuple[str, str]] = []
-        with EmbeddedIndex(state / ".citehound" / "index") as index:
-            for name in index.ids(principal=OWNER):
-                info = index.info(name, principal=OWNER)
-                if info is not None and info.current:
-                    passages += [(name, f"{c.context}\n{c.text}") for c in index.chunks(name, principal=OWNER)]
-        own = {"citehound, words": of_corpus(words)}
-        for name, weights in (neighbours() if fusion else OWN).items():
-            changed = _with(config, weight=weights.dense, keep=weights.keep)
-            own[name] = of_corpus(opened.enter_context(Corpus.open(changed)))
-        others = {} if fusion else peers(passages, notes)
-        return measure(folder.name, questions, {**own, **others}, halves=fusion)
+    rows: list[Row] = []
+    for name in embedders or ("static",):
+        using = _with(config, name=name)
+        with Corpus.open(using, write=True) as corpus:
+            corpus.sync()
+        with contextlib.ExitStack() as opened:
+            alone = opened.enter_context(Corpus.open(using))
+            questions: list[Question] = []
+            for case in cases:
+                found = [paths.resolve(alone, needed.partition("#")[0]) for needed in case.must_read]
+                gold = frozenset(one for one in found if one is not None)
+                if gold:
+                    questions.append(Question(text=case.question, gold=gold, kind=case.kind))
+            if not questions:
+                return []
+            own: dict[str, Search] = {}
+            if not rows:
+                own["citehound, words"] = of_corpus(opened.enter_context(Corpus.open(_with(config, name="none"))))
+            if embedders:
+                own[f"{name.rpartition(':')[2]} alone"] = vectors_of_corpus(alone)
+            for way, weights in ways(name, compare=bool(embedders), fusion=fusion).items():
+                changed = _with(config, name=name, weight=weights.dense, keep=weights.keep)
+                own[way] = of_corpus(opened.enter_context(Corpus.open(changed)))
+            others = {} if fusion or embedders else peers(_passages(state), notes)
+            rows += measure(folder.name, questions, {**own, **others}, halves=fusion)
+    return rows
 
 
-def _with(config: Config, *, name: str = "static", weight: float = 0.0, keep: int = 0) -> Config:
+def _passages(state: Path) -> list[tuple[str, str]]:
+    """(document, text) of every passage of what holds today."""
+    found: list[tuple[str, str]] = []
+    with EmbeddedIndex(state / ".citehound" / "index") as index:
+        for name in index.ids(principal=OWNER):
+            info = index.info(name, principal=OWNER)
+            if info is not None and info.current:
+                found += [(name, f"{c.context}\n{c.text}") for c in index.chunks(name, principal=OWNER)]
+    return found
+
+
+def _with(config: Config, *, name: str, weight: float = 0.0, keep: int = 0) -> Config:
     return replace(config, index=replace(config.index, embedding=EmbeddingConfig(name=name, weight=weight, keep=keep)))
 
 
@@ -343,13 +420,22 @@ def run(given: argparse.Namespace) -> tuple[list[Row], list[str]]:
                 if cases:
                     state = Path(temporary) / "corpora" / folder.name
                     state.mkdir(parents=True)
-                    rows += labelled_corpus(folder, cases, state, fusion=given.fusion, notes=notes)
+                    rows += labelled_corpus(
+                        folder, cases, state, embedders=given.embedder, fusion=given.fusion, notes=notes
+                    )
         if given.sets is not None:
             alone = (given.sets / "corpus.jsonl").is_file()
             for folder in [given.sets] if alone else sorted(p for p in given.sets.iterdir() if p.is_dir()):
                 if (folder / "corpus.jsonl").is_file():
                     state = Path(temporary) / "sets" / folder.name
-                    rows += labelled_set(folder, state, most=given.most, fusion=given.fusion, notes=notes)
+                    rows += labelled_set(
+                        folder,
+                        state,
+                        most=given.most,
+                        embedders=given.embedder,
+                        fusion=given.fusion,
+                        notes=notes,
+                    )
     return rows, notes
 
 
@@ -358,6 +444,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder of corpora with cases")
     parser.add_argument("--cases", type=Path, help="other cases for these corpora")
     parser.add_argument("--sets", type=Path, help="folder of labelled sets, or one of them")
+    parser.add_argument("--embedder", action="append", default=[], metavar="NAME", help="compare embedders, not peers")
     parser.add_argument("--fusion", action="store_true", help="many weights instead of peers")
     parser.add_argument("--most", type=int, default=10_000, help="most questions of one set")
     parser.add_argument("--json", action="store_true")

@@ -118,9 +118,14 @@ def test_a_function_by_its_dotted_path() -> None:
         ("no.such.module:f", "cannot be loaded"),
         ("test_embedding:nothing", "cannot be loaded"),
         ("test_embedding:NOT_CALLABLE", "is not a function"),
+        ("embedder_that_breaks:f", "cannot be loaded .no room"),
     ],
 )
-def test_a_name_that_is_no_embedder_is_refused(name: str, words: str) -> None:
+def test_a_name_that_is_no_embedder_is_refused(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "embedder_that_breaks.py").write_text("raise OSError('no room')", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(ConfigError, match=words):
         open_embedder(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -266,6 +267,52 @@ def test_vectors_of_another_embedder_are_never_compared_and_are_made_anew(tmp_pa
         assert [round(n.cosine, 2) for n in reader.nearest(vector[0], principal=OWNER)] == [1.0, 1.0]
         assert not reader.warnings
     assert len(list((tmp_path / "i" / "vectors").iterdir())) == 3
+
+
+class Slow:
+    """An embedder that is no static one, says its size only after the first vector, and how often it is asked."""
+
+    name, version = "slow", "1"
+
+    def __init__(self, size: int) -> None:
+        self.size, self.dimensions = size, 0
+        self.asked: list[int] = []
+
+    def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        self.dimensions = self.size
+        self.asked.append(len(texts))
+        return np.full((len(texts), self.size), 1 / np.sqrt(self.size), dtype=np.float32)
+
+
+def test_an_embedder_of_another_size_under_the_same_name_never_mixes(tmp_path: Path) -> None:
+    with EmbeddedIndex(tmp_path / "i", write=True, embedder=Slow(8)) as index:
+        index.add([entry("docs/refund", REFUND), entry("docs/clock", CLOCK)])
+    with EmbeddedIndex(tmp_path / "i", embedder=Slow(4)) as reader:
+        assert found(reader, "goods that come damaged") == ["docs/refund"]
+        assert any("4 numbers" in warning and "--rebuild" in warning for warning in reader.warnings)
+    with EmbeddedIndex(tmp_path / "i", write=True, embedder=Slow(4)) as index:
+        index.add([entry("docs/disk", DISK)])
+    with EmbeddedIndex(tmp_path / "i", write=True, embedder=Slow(4)) as index:
+        assert index.embed_missing() == 3
+    with EmbeddedIndex(tmp_path / "i", embedder=Slow(4)) as reader:
+        vector = reader.embed(["money"])
+        assert vector is not None and len(reader.nearest(vector[0], principal=OWNER)) == 3
+        assert not reader.warnings
+
+
+def test_a_slow_embedder_shows_its_progress_step_by_step(tmp_path: Path) -> None:
+    slow, steps = Slow(8), list[int]()
+    with EmbeddedIndex(tmp_path / "i", write=True, embedder=slow) as index:
+        long = entry("docs/long", DISK)
+        chunks = tuple(replace(long.chunks[0], ordinal=at) for at in range(700))
+        index.add([replace(long, chunks=chunks), *(entry(f"docs/{at}", CLOCK) for at in range(50))])
+        index.commit()
+        assert not slow.asked
+        assert index.embed_missing(lambda done, total: steps.append(done)) == 750
+        assert steps[0] <= 64 and steps == sorted(set(steps)) and steps[-1] == 750
+        index.add([entry("docs/new", REFUND)])
+        index.commit()
+        assert index.embed_missing() == 0
 
 
 def test_an_index_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,14 @@ def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> No
     around = retrieval.labelled_set(folder, tmp_path / "state", most=10, fusion=True, notes=[])
     assert {row.kind for row in around} == {"all", "even", "odd"}
     assert {row.retriever for row in around} == {"citehound, words", *retrieval.neighbours()}
+    notes: list[str] = []
+    embedders = ["static", "test_embedding:letters"]
+    compared = retrieval.labelled_set(
+        folder, tmp_path / "state", most=10, fusion=False, notes=notes, embedders=embedders
+    )
+    scores = {row.retriever: row.recall5 for row in compared}
+    assert {"citehound, words", "static alone", "static fills up", "letters alone", "letters 0.4"} <= set(scores)
+    assert scores["static alone"] == 100.0 and all("ms of CPU" in note for note in notes) and len(notes) == 2
 
 
 def test_scores_are_those_of_the_textbook() -> None:

@@ -108,10 +108,10 @@ def _function(module: str, function: str, name: str) -> Callable[[list[str]], An
         found: Any = importlib.import_module(module)
         for part in function.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
         raise ConfigError(
-            f"index.embedding.name {name!r} cannot be loaded ({error}); it is package.module:function, or one of "
-            f"{', '.join(PROVIDERS[:6])} … and a model"
+            f"index.embedding.name {name!r} cannot be loaded ({_one_line(error)}); it is package.module:function, or"
+            f" one of {', '.join(PROVIDERS[:6])} … and a model"
         ) from error
     if not callable(found):
         raise ConfigError(f"index.embedding.name {name!r} is not a function; it takes texts and gives their vectors")

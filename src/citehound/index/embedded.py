@@ -21,6 +21,7 @@ import secrets
 import shutil
 import sqlite3
 import threading
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ import tantivy
 
 from ..access import OWNER, UNCONFIGURED, Access, Audience, Principal
 from ..documents import Chunk, Document, DocumentInfo, DocumentList, SearchHit, SearchResult
-from ..embedding import Embedder, Vectors
+from ..embedding import STATIC, Embedder, Vectors
 from ..errors import EmbeddingFailed, IndexCorrupt, IndexUnusable, NoRoom, UnknownDocument
 from ..readonly import private_folder, readable
 from . import Considered, Explanation, FileState, IndexEntry, Near, ranking, sealing, vectors
@@ -54,7 +55,11 @@ _HEAP = 48_000_000
 BATCH_CHARS = 6_000_000
 """So much text is committed at once, unless `commit` is called before."""
 _ORDINAL_BITS = vectors.ORDINAL_BITS
-_EMBEDDED_AT_ONCE = 2000
+_EMBEDDED_FIRST, _EMBEDDED_AT_ONCE = 64, 2000
+"""So many passages get their vectors between two steps of progress: more and more while a step stays short."""
+_STEP_SECONDS = 1.0
+_EMBEDDED_AT_COMMIT = 500
+"""More new passages than these wait for `embed_missing`, which shows progress, unless vectors are quickly made."""
 _FEW = 500
 """So many new documents are looked up one by one."""
 
@@ -531,9 +536,12 @@ class EmbeddedIndex:
     def _embed_pending(self, db: sqlite3.Connection) -> vectors.State | None:
         """Writes the vectors of what was added; they hold once the state that is given is committed.
 
-        An embedder that fails leaves them out: `embed_missing` makes up for it, and says why."""
+        An embedder that fails leaves them out, and so does a slow one that would hold all up: `embed_missing` makes up
+        for it, and says why."""
         pending, self._to_embed = self._to_embed, []
         if self._embedder is None or not pending:
+            return None
+        if len(pending) > _EMBEDDED_AT_COMMIT and self._embedder.name != STATIC:
             return None
         state = vectors.state_of(db)
         if state is not None and not state.fits(self._embedder):
@@ -542,6 +550,8 @@ class EmbeddedIndex:
             made = self._embedder.embed([text for _, text in pending])
         except EmbeddingFailed:
             return None
+        if state is not None and not state.fits(self._embedder):
+            return None  # only now it says how many numbers it gives
         if state is None:
             state = vectors.fresh(self._embedder, made.shape[1])
         return vectors.append(self._vectors, state, [key for key, _ in pending], made)
@@ -556,15 +566,11 @@ class EmbeddedIndex:
         with self._mutex, corrupt_if_broken():
             db = self._require_writer().db
             self._commit()
-            state = vectors.state_of(db)
-            known = set[int]()
-            if state is not None and not state.fits(self._embedder):
-                state = None
-            if state is not None:
-                known.update(vectors.View(self._vectors, state, live=()).rows.tolist())
-            heads = db.execute("SELECT row, head FROM documents ORDER BY row").fetchall()
-            missing = [(row, n) for row, head in heads if row not in known and (n := json.loads(head)["passages"])]
-            total, done = sum(n for _, n in missing), 0
+            state, missing = self._without_vectors(db)
+            if state is not None and missing and not self._embedder.dimensions:
+                self._embedder.embed(["how many numbers?"])
+                state, missing = self._without_vectors(db)
+            total, done, size = sum(n for _, n in missing), 0, _EMBEDDED_FIRST
             keys: list[int] = []
             texts: list[str] = []
             for at, (row, _) in enumerate(missing):
@@ -573,18 +579,37 @@ class EmbeddedIndex:
                     assert stored is not None
                     keys.append((row << _ORDINAL_BITS) | chunk.ordinal)
                     texts.append(embedded_text(stored.document, chunk))
-                if len(keys) >= _EMBEDDED_AT_ONCE or at == len(missing) - 1:
-                    made = self._embedder.embed(texts)
-                    if state is None:
-                        state = vectors.fresh(self._embedder, made.shape[1])
-                    state = vectors.append(self._vectors, state, keys, made)
-                    self._hold(db, state)
-                    done += len(keys)
-                    progress(done, total)
-                    keys, texts = [], []
+                if not keys or (len(keys) < size and at < len(missing) - 1):
+                    continue
+                made: list[Vectors] = []
+                while texts:
+                    began = time.monotonic()
+                    made.append(self._embedder.embed(texts[:size]))
+                    done += len(made[-1])
+                    del texts[:size]
+                    if time.monotonic() - began < _STEP_SECONDS:
+                        size = min(2 * size, _EMBEDDED_AT_ONCE)
+                    if texts:
+                        progress(done, total)
+                if state is None:
+                    state = vectors.fresh(self._embedder, made[0].shape[1])
+                state = vectors.append(self._vectors, state, keys, np.concatenate(made))
+                self._hold(db, state)
+                progress(done, total)
+                keys = []
             if state is not None:
                 self._compact(db, state)
             return done
+
+    def _without_vectors(self, db: sqlite3.Connection) -> tuple[vectors.State | None, list[tuple[int, int]]]:
+        """The state of the vectors that are this embedder's, and (row, passages) of the documents that have none."""
+        assert self._embedder is not None
+        state = vectors.state_of(db)
+        if state is not None and not state.fits(self._embedder):
+            state = None
+        known = set[int]() if state is None else set(vectors.View(self._vectors, state, live=()).rows.tolist())
+        heads = db.execute("SELECT row, head FROM documents ORDER BY row").fetchall()
+        return state, [(row, n) for row, head in heads if row not in known and (n := json.loads(head)["passages"])]
 
     def _compact(self, db: sqlite3.Connection, state: vectors.State) -> None:
         """Writes the vectors anew when most of them are of documents that are gone; removes what does not hold."""
@@ -959,13 +984,21 @@ class EmbeddedIndex:
 
     def embed(self, texts: Sequence[str]) -> Vectors | None:
         """Queries as vectors of this index; None when it has none."""
-        if self._embedder is None or self._look(OWNER).view is None:
+        view = self._look(OWNER).view
+        if self._embedder is None or view is None:
             return None
         try:
-            return self._embedder.embed(texts, kind="query")
+            made = self._embedder.embed(texts, kind="query")
         except EmbeddingFailed as error:
             self._warn(f"{error}: words alone were searched")
             return None
+        if made.shape[1] != view.state.dimensions:
+            self._warn(
+                f"{self._embedder.name!r} gives vectors of {made.shape[1]} numbers, and those of this index have"
+                f" {view.state.dimensions}: words alone are searched until {REBUILD}"
+            )
+            return None
+        return made
 
     def nearest(
         self,
