@@ -72,11 +72,11 @@ groups = []
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Generator[Corpus]:
-    with _synced(tmp_path_factory.mktemp("permissions"), FILES, TOML) as made:
+    with synced(tmp_path_factory.mktemp("permissions"), FILES, TOML) as made:
         yield made
 
 
-def _synced(root: Path, files: dict[str, str], toml: str) -> Corpus:
+def synced(root: Path, files: dict[str, str], toml: str) -> Corpus:
     for name in files:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
     corpus = Corpus.open(config.load(write_corpus(root, files, toml=toml), env={}), write=True)
@@ -155,7 +155,7 @@ def test_a_lead_never_ends_at_a_forbidden_document(corpus: Corpus) -> None:
 def test_tools_have_the_sources_and_values_that_the_asker_may_know(tmp_path: Path) -> None:
     files = {name: text for name, text in FILES.items() if "handbook" not in name}
     toml = TOML.replace('paths = ["hr/handbook/"]\ngroups = ["*"]', 'paths = ["hr/handbook/"]\ngroups = ["sales"]')
-    with _synced(tmp_path, files, toml) as corpus:
+    with synced(tmp_path, files, toml) as corpus:
         tools = {p.name: corpus_tools(corpus, principal=p) for p in (ANN, BEN, EVE)}
         assert "Payco" in str([tool.parameters for tool in tools["ann"]])
         assert [tool.name for tool in tools["ben"]][:2] == ["search_hr", "search_rules"]
@@ -177,12 +177,12 @@ def test_an_answer_has_nothing_of_what_is_forbidden(corpus: Corpus) -> None:
 
 
 def test_what_was_read_in_a_chat_is_dropped_when_the_right_to_it_goes(tmp_path: Path) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
+    with synced(tmp_path, FILES, TOML) as corpus:
         assistant = Assistant(corpus.config, corpus, principal=ANN, record=False)
         chat = assistant.chat()
         first = asyncio.run(chat.ask("What does the gadolinium band begin at?"))
         assert "90,000" in first.text
-        _change(tmp_path, TOML.replace('access = ["hr"]', 'access = ["board"]'))
+        change(tmp_path, TOML.replace('access = ["hr"]', 'access = ["board"]'))
         second = asyncio.run(chat.ask("And what does the gadolinium band begin at again?"))
         assert "90,000" not in json.dumps(second.to_dict())
 
@@ -195,7 +195,7 @@ def test_a_file_inside_another_one_has_the_rights_of_that_one(tmp_path: Path) ->
         "The tungsten salary is 70,000 euros.\n--b--\n"
     )
     toml = TOML.replace('paths = ["rules/board"]', 'paths = ["rules/salary.eml"]')
-    with _synced(tmp_path, {**FILES, "rules/salary.eml": mail}, toml) as corpus:
+    with synced(tmp_path, {**FILES, "rules/salary.eml": mail}, toml) as corpus:
         assert len(_found(corpus, "tungsten salary", OWNER)) >= 1
         assert _found(corpus, "tungsten", EVE) == []
 
@@ -218,7 +218,7 @@ def test_a_live_source_is_there_for_its_groups_only(tmp_path: Path) -> None:
             corpus.read(name, principal=EVE)
         assert "crm" not in str(caught.value).replace(name, "")
         assert "search_crm" not in {tool.name for tool in corpus_tools(corpus, principal=EVE)}
-        _change(tmp_path, TOML.replace('access = ["hr"]', 'access = ["sales"]'))
+        change(tmp_path, TOML.replace('access = ["hr"]', 'access = ["sales"]'))
         assert "hr/pay" in _ids(corpus, BEN)
         with pytest.raises(UnknownSource):
             corpus.search("crm", "credit", principal=EVE)
@@ -227,7 +227,7 @@ def test_a_live_source_is_there_for_its_groups_only(tmp_path: Path) -> None:
 # from when it holds
 
 
-def _change(root: Path, toml: str) -> None:
+def change(root: Path, toml: str) -> None:
     path = root / "citehound.toml"
     before = path.stat().st_mtime_ns
     path.write_text(toml, "utf-8")
@@ -235,9 +235,9 @@ def _change(root: Path, toml: str) -> None:
 
 
 def test_changed_rights_hold_at_the_next_question_and_scores_at_once(tmp_path: Path) -> None:
-    with _synced(tmp_path / "one", FILES, SOURCES) as corpus:
+    with synced(tmp_path / "one", FILES, SOURCES) as corpus:
         assert "hr/pay" in _found(corpus, "gadolinium band", EVE)
-        _change(tmp_path / "one", TOML)
+        change(tmp_path / "one", TOML)
         assert _found(corpus, "gadolinium", EVE) == []
         assert corpus.lexicon(principal=EVE).frequency("gadolinium") == 0
         now = corpus.search(None, "incidents leave days", principal=EVE)
@@ -247,15 +247,15 @@ def test_changed_rights_hold_at_the_next_question_and_scores_at_once(tmp_path: P
         assert now == after
         assert _found(corpus, "gadolinium", EVE) == [] and _found(corpus, "gadolinium", ANN) == ["hr/pay"]
         few = {name: text for name, text in FILES.items() if name in ("hr/handbook/leave.md", "rules/security.md")}
-        with _synced(tmp_path / "other", few, TOML) as other:
+        with synced(tmp_path / "other", few, TOML) as other:
             assert other.search(None, "incidents leave days", principal=EVE) == after
-        _change(tmp_path / "one", SOURCES)
+        change(tmp_path / "one", SOURCES)
         assert "hr/pay" in _found(corpus, "gadolinium band", EVE)
 
 
 def test_while_the_file_cannot_be_read_only_the_owner_sees_anything(tmp_path: Path) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
-        _change(tmp_path, TOML + "[[acess]]\n")
+    with synced(tmp_path, FILES, TOML) as corpus:
+        change(tmp_path, TOML + "[[acess]]\n")
         assert _ids(corpus, ANN) == [] and corpus.sources_for(ANN) == ()
         assert len(_ids(corpus, OWNER)) == 5
         assert "acess" in corpus.warnings[0]
@@ -267,8 +267,8 @@ def test_while_the_file_cannot_be_read_only_the_owner_sees_anything(tmp_path: Pa
 
 
 def test_documents_of_a_source_that_is_no_longer_configured_are_the_owners(tmp_path: Path) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
-        _change(tmp_path, '[[sources]]\nname = "rules"\npath = "rules"\n')
+    with synced(tmp_path, FILES, TOML) as corpus:
+        change(tmp_path, '[[sources]]\nname = "rules"\npath = "rules"\n')
         assert set(_ids(corpus, ANN)) == {"rules/security", "rules/board/minutes", "rules/board/minutes-old"}
         assert "hr/pay" in _ids(corpus, OWNER)
 
@@ -366,7 +366,7 @@ def test_no_document_can_give_itself_rights_trust_or_weight(tmp_path: Path) -> N
     rows = "".join(f"{key}.md,{','.join(['open'] * len(keys))},Plan\n" for key in keys)
     files["hr/manifest.csv"] = f"path,{','.join(keys)},title\n{rows}"
     toml = '[[sources]]\nname = "hr"\npath = "hr"\naccess = ["hr"]\n'
-    with _synced(tmp_path, files, toml) as corpus:
+    with synced(tmp_path, files, toml) as corpus:
         assert _ids(corpus, EVE) == [] and _ids(corpus, ANN) == sorted(f"hr/{key}" for key in keys)
         for info in corpus.list_documents(None, principal=ANN).documents:
             assert info.trust == "reviewed" and not {*keys, "allowed_groups"} & info.metadata.keys()
@@ -386,7 +386,7 @@ def test_attacks_on_metadata_take_no_power(shared_data: Path, tmp_path: Path) ->
         '[[sources]]\nname = "wiki"\npath = "wiki"\ntrust = "open"\naccess = ["hr"]\n'
         '[[sources]]\nname = "policies"\npath = "policies"\n'
     )
-    with _synced(tmp_path, files, toml) as corpus:
+    with synced(tmp_path, files, toml) as corpus:
         assert _ids(corpus, EVE) == ["policies/outsourcing-policy-v4"]
         for principal in (EVE, ANN):
             info = corpus.info("outsourcing-policy-v4", principal=principal)
@@ -503,7 +503,7 @@ def test_a_token_sees_through_the_server_what_its_groups_may(tmp_path: Path) -> 
         assert asked.status_code == 404
         found = client.post("/v1/search", json={"source": "rules", "query": "subsidiary"}, headers=headers).json()
         assert found["hits"] == []
-        _change(tmp_path, toml.replace('access = ["hr"]', ""))
+        change(tmp_path, toml.replace('access = ["hr"]', ""))
         assert got("eve", "/v1/documents/hr/pay").status_code == 200
 
 
@@ -545,13 +545,13 @@ def test_a_run_goes_with_the_right_to_what_it_found_and_comes_back_with_it(tmp_p
         missing = sent("GET", "/v1/runs/zzzz").content
         rule = '[[access]]\npaths = ["hr/pay.md"]\ngroups = ["board"]\n'
         for withdrawn in (toml.replace('access = ["hr"]', 'access = ["board"]'), toml + rule):
-            _change(tmp_path, withdrawn)
+            change(tmp_path, withdrawn)
             assert [(r.status_code, r.content) for r in tries()] == [(404, missing)] * 6
             assert listed() == [{other}] * 2
             assert "90,000" in sent("GET", f"/v1/runs/{pay}", "boss").text
             assert listed("boss") == [{pay, other}] * 2
             assert sent("GET", f"/v1/runs/{other}").status_code == 200
-            _change(tmp_path, toml)
+            change(tmp_path, toml)
             assert [r.status_code for r in tries()] == [200, 200, 200, 202, 200, 200]
         (tmp_path / "hr/pay.md").unlink()
         with Corpus.open(loaded, write=True) as writer:

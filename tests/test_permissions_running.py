@@ -29,7 +29,7 @@ from citehound.server.tokens import FILE, Tokens
 from citehound.toolbox import corpus_tools
 from served import live
 from small import quoting, write_corpus
-from test_permissions import ANN, BEN, EVE, FILES, TOML, _change, _synced
+from test_permissions import ANN, BEN, EVE, FILES, TOML, change, synced
 
 PAY = "The gadolinium band begins at 90,000 euros."
 DAYS = "Everybody has 30 days of leave."
@@ -63,8 +63,8 @@ def ask(corpus: Corpus, turns: list[Any], *, principal: Principal = ANN) -> tupl
 def test_a_question_ends_without_an_answer_where_the_right_to_what_it_found_goes(
     tmp_path: Path, withdrawn: str, shown_by: Any
 ) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
-        turns = [shown_by, answering(quoting("hr/pay", PAY), lambda: _change(tmp_path, withdrawn))]
+    with synced(tmp_path, FILES, TOML) as corpus:
+        turns = [shown_by, answering(quoting("hr/pay", PAY), lambda: change(tmp_path, withdrawn))]
         ended, heard = ask(corpus, turns)
         assert isinstance(ended, RightsWithdrawn)
         assert "90,000" not in json.dumps([event.to_dict() for event in heard])
@@ -80,30 +80,30 @@ def test_the_next_query_of_a_running_question_finds_what_may_be_seen_then(tmp_pa
     told: list[str] = []
 
     def then(request: ScriptedRequest) -> Any:
-        _change(tmp_path, WITHOUT_PAY)
+        change(tmp_path, WITHOUT_PAY)
         return READ
 
     def last(request: ScriptedRequest) -> Draft:
         told.append(str(request.messages[-1]))
         return quoting("hr/handbook/leave", DAYS)
 
-    with _synced(tmp_path, FILES, TOML) as corpus:
+    with synced(tmp_path, FILES, TOML) as corpus:
         answer, _ = ask(corpus, [call("read_document", {"document": "hr/handbook/leave"}), then, last])
         assert "no document is called 'hr/pay'" in told[0] and "90,000" not in told[0]
         assert answer.status == "complete"
 
 
 def test_a_right_to_something_else_ends_nothing(tmp_path: Path) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
+    with synced(tmp_path, FILES, TOML) as corpus:
         toml = TOML + '[[access]]\npaths = ["rules/security.md"]\ngroups = ["board"]\n'
-        turns = [READ, answering(quoting("hr/pay", PAY), lambda: _change(tmp_path, toml))]
+        turns = [READ, answering(quoting("hr/pay", PAY), lambda: change(tmp_path, toml))]
         answer, _ = ask(corpus, turns)
         assert answer.status == "complete" and "90,000" in answer.text
 
 
 def test_an_owner_goes_on_whatever_changes(tmp_path: Path) -> None:
-    with _synced(tmp_path, FILES, TOML) as corpus:
-        turns = [READ, answering(quoting("hr/pay", PAY), lambda: _change(tmp_path, "[[broken"))]
+    with synced(tmp_path, FILES, TOML) as corpus:
+        turns = [READ, answering(quoting("hr/pay", PAY), lambda: change(tmp_path, "[[broken"))]
         answer, _ = ask(corpus, turns, principal=OWNER)
         assert answer.status == "complete"
 
@@ -171,7 +171,7 @@ def test_what_runs_on_the_server_goes_with_the_right_to_it(tmp_path: Path) -> No
                 followed.append(line)
                 if "event: read" in line:
                     break
-            _change(tmp_path, settings + WITHOUT_HR)
+            change(tmp_path, settings + WITHOUT_HR)
             missing = client.get("/v1/runs/zzzz", headers=ann)
             assert set(tries(run)) == {(404, missing.content)}
             model.go.set()
@@ -181,7 +181,7 @@ def test_what_runs_on_the_server_goes_with_the_right_to_it(tmp_path: Path) -> No
         assert set(tries(run)) == {(404, missing.content)}
         assert client.get("/v1/runs", headers=ann).json()["runs"] == []
         assert client.get(f"/v1/runs/{run}", headers=boss).json()["answer"]["stop_reason"] == "cancelled"
-        _change(tmp_path, settings + TOML)
+        change(tmp_path, settings + TOML)
 
         # by the token: with other groups, or none at all
         for groups in (["sales"], None):
@@ -211,7 +211,7 @@ def test_a_waiting_asker_gets_no_answer_that_is_not_for_them_any_more(tmp_path: 
         waiting = threading.Thread(target=lambda: got.append(client.post("/v1/ask", json=body, headers=ann)))
         waiting.start()
         assert model.waiting.acquire(timeout=60)
-        _change(tmp_path, '[model]\nname = "openai:own"\n' + WITHOUT_HR)
+        change(tmp_path, '[model]\nname = "openai:own"\n' + WITHOUT_HR)
         model.go.set()
         waiting.join(60)
         assert got[0].status_code == 404 and "90,000" not in got[0].text
@@ -250,7 +250,7 @@ def test_rules_on_paths_hold_for_texts_of_live_sources(tmp_path: Path, path: str
         assert "nine million" in corpus.read("crm/board/offer", principal=BEN).text
         with pytest.raises(UnknownDocument):
             corpus.read("crm/board/offer", principal=EVE)
-        _change(tmp_path, rule(path, ["board"]) + LIVE)
+        change(tmp_path, rule(path, ["board"]) + LIVE)
         with pytest.raises(UnknownDocument):
             corpus.read("crm/board/offer", principal=BEN)
         assert corpus.withheld(["crm/board/offer"], principal=BEN)

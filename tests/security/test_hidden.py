@@ -60,6 +60,152 @@ def test_what_a_reader_sees_stays(style: str) -> None:
     assert document.warnings == ()
 
 
+def page(css: str = "", body: str = "", head: str = "") -> str:
+    """A page with a style sheet; without a body, SECRET in a paragraph of class x."""
+    body = body or f'<p class="x">{SECRET}</p>'
+    return f"<!doctype html><html><head><title>T</title><style>{css}</style>{head}</head><body><p>{PLAIN}</p>{body}"
+
+
+S, X = SECRET, f'<p class="x">{SECRET}</p>'
+HIDDEN_PAGES = {
+    "in white": page(".x{color:#fff}"),
+    "in white, by a variable": page(":root{--ground:#fff} .x{color:var(--ground)}"),
+    "in white, for want of a variable": page(".x{color:var(--none, white)}"),
+    "in white, otherwise spelt": page(".x{color:rgb(255 255 255 / 1)}"),
+    "in white, by hue": page(".x{color:hsl(0 0% 100%)}"),
+    "in nearly white": page(".x{color:#f8f8f8}"),
+    "in white that is light": page(".x{color:light-dark(white,black)}"),
+    "without ink": page(".x{color:#00000000}"),
+    "with a fill of white": page(".x{-webkit-text-fill-color:#fff}"),
+    "in the colour of its ground": page(".x{color:#123456;background:#123456}"),
+    "on a ground of its ink": page(".x{background-color:currentColor}"),
+    "in the colour of the ground around it": page(".o{background:#036}.x{color:#036}", f'<div class="o">{X}</div>'),
+    "in the colour of the page": page("body{background:#000;color:#eee}.x{color:#000}"),
+    "in white below a class": page("", f'<div class="o"><p style="color:#fff">{S}</p></div>'),
+    "in white of the page": f'<!doctype html><title>T</title><body text="#ffffff"><p style="color:#000">{PLAIN}</p>{X}',
+    "in black on a black table": page("", f'<table bgcolor="black"><tr><td><font color="#000">{S}</font><td>z</table>'),
+    "behind a mask": page("", f'<p style="mask:linear-gradient(transparent,transparent)">{S}</p>'),
+    "behind an old mask": page(".x{-webkit-mask-image:linear-gradient(rgba(0,0,0,0), rgba(0,0,0,0))}"),
+    "cut away": page(".x{clip-path:inset(100%)}"),
+    "cut away at one side": page(".x{clip-path:inset(0 100% 0 0)}"),
+    "cut to a point": page(".x{clip-path:polygon(0 0,0 0,0 0)}"),
+    "cut to a pixel": page(".x{position:absolute;clip:rect(1px,1px,1px,1px)}"),
+    "faint": page(".x{opacity:.01}"),
+    "blurred": page(".x{filter:blur(50px)}"),
+    "scaled to nothing": page(".x{transform:translateX(3px) scale3d(0,0,0)}"),
+    "flat": page(".x{transform:scaleY(0)}"),
+    "turned away": page(".x{transform:rotateY(90deg)}"),
+    "scaled by a property": page(".x{scale:0}"),
+    "moved away": page(".x{transform:translateX(-9999px)}"),
+    "indented away": page(".x{text-indent:-999em}"),
+    "placed away": page(".x{position:fixed;inset:-9999px auto auto -9999px}"),
+    "right of the page": page(".x{position:absolute;right:-9999px}"),
+    "left by its margin": page(".x{margin-left:-9999px}"),
+    "tiny by a shorthand": page(".x{font:0/0 a}"),
+    "tiny by steps": page("", f'<div style="font-size:.3em"><div style="font-size:.3em"><p>{S}</p></div></div>'),
+    "of no height, by two rules": page(".x{height:1px}.x{overflow:hidden}"),
+    "of no line height": page(".x{line-height:0;overflow:hidden}"),
+    "below a hidden one": page(".o{visibility:hidden}", f'<div class="o"><p>{S}</p></div>'),
+    "not rendered": page(".x{content-visibility:hidden}"),
+    "hidden": page("", f"<p hidden>{S}</p>"),
+    "a popover": page("", f"<div popover>{S}</div>"),
+    "a dialog": page("", f"<dialog>{S}</dialog>"),
+    "for want of scripts": page("", f"<noscript><p>{S}</p></noscript>"),
+    "a template": page("", f"<template><p>{S}</p></template>"),
+    "by an escape": page(r".x{d\69splay:none}"),
+    "by an escape inline": page("", rf'<p style="disp\6c ay:none">{S}</p>'),
+    "by an entity": page("", f'<p style="display&#58;none">{S}</p>'),
+    "between comments": page(".x{display/**/:/**/none}"),
+    "in capitals": page("", f'<p STYLE="DISPLAY:NONE">{S}</p>'),
+    "on a screen": page("@media screen{.x{display:none}}"),
+    "on any screen": page("@media (min-width:1px){.x{display:none}}"),
+    "where that is supported": page("@supports (display:block){.x{display:none}}"),
+    "in a layer": page("@layer a{.x{display:none}}"),
+    "nested": page(".o{color:red;& .x{display:none}}", f'<div class="o">{X}</div>'),
+    "by its attribute": page('[data-h="1"]{display:none}', f'<p data-h="1">{S}</p>'),
+    "by its place": page("p:nth-child(2){display:none}"),
+    "by what it is not": page("p:not(.y){color:white}", f'<p class="y">y</p>{X}').replace("<p>", '<p class="y">'),
+    "by what it is": page(":is(.x,.z){display:none}"),
+    "with weight": page(".x{display:none !important}", f'<p class="x" style="display:block">{S}</p>'),
+    "by a second sheet": page(".x{display:block}", "", "<style>.x{display:none}</style>"),
+    "by a sheet in the body": f"<!doctype html><title>T</title><p>{PLAIN}</p><style>.x{{display:none}}</style>{X}",
+    "in code": page(".x{display:none}", f'<pre>code <span class="x">{S}</span></pre>'),
+    "in a cell": page(".x{display:none}", f'<table><tr><th>a<th>b<tr><td>1<td><i class="x">{S}</i>2</table>'),
+    "in a white row": page(".x{color:white}", f'<table><tr><th>a<th>b<tr class="x"><td>{S}<td>2</table>'),
+    "in a caption": page("", f'<table><caption style="display:none">{S}</caption><tr><th>a<th>b<tr><td>1<td>2</table>'),
+    "in a part of a table": page("", f'<table><tr><th>a<th>b<tbody style="display:none"><tr><td>{S}<td>2</table>'),
+    "as a note": page("", f'<sup style="display:none">{S}</sup>'),
+    "as another text of a picture": page("", f'<img style="display:none" alt="{S}">'),
+}
+SEEN_PAGES = {
+    "the tab that is open": page(".t{display:none}.t.open{display:block}", f'<div class="t open">{S}</div>'),
+    "not on paper": page("@media print{.x{display:none}}"),
+    "not on a narrow screen": page("@media (max-width:600px){.x{display:none}}"),
+    "not under a pointer": page(".x:hover{display:none}"),
+    "white on blue": page(".x{color:#fff;background:#036}"),
+    "white in a blue box": page(".o{background:#036}.x{color:#fff}", f'<div class="o">{X}</div>'),
+    "white on a picture": page(".o{background:url(a.png)}.x{color:#fff}", f'<div class="o">{X}</div>'),
+    "white on a page that is dark": page(":root{--g:#111}body{background:var(--g);color:#fff}"),
+    "white in a row that is dark": page(
+        "tr.h{background:#036;color:#fff}", f'<table><tr class="h"><th>{S}<th>b<tr><td>1<td>2</table>'
+    ),
+    "white in a box of another sheet": page(
+        "", f'<div class="o"><p style="color:#fff">{S}</p></div>', '<link rel="stylesheet" href="a.css">'
+    ),
+    "black inside white": page("", f'<div style="color:#fff"><p style="color:#000">{S}</p></div>'),
+    "shown inside what is hidden": page(
+        "", f'<div style="visibility:hidden"><p style="visibility:visible">{S}</p></div>'
+    ),
+    "details": page("", f"<details><summary>More</summary><p>{S}</p></details>"),
+    "found by the browser": page("", f'<p hidden="until-found">{S}</p>'),
+    "overridden": page("#a{display:block}.x{display:none}", f'<p id="a" class="x">{S}</p>'),
+    "in the middle": page(".x{position:absolute;left:50%;transform:translate(-50%,-50%)}"),
+    "columns of one height": page(".x{margin-bottom:-9999px;padding-bottom:9999px}"),
+    "a page that a script shows": f'<!doctype html><title>T</title><body style="opacity:0"><p>{PLAIN}</p>{X}',
+    "ink of a gradient": page(
+        ".x{background:linear-gradient(red,blue);-webkit-background-clip:text;color:transparent}"
+    ),
+    "pale": page(".x{color:#ff0;opacity:.5;font-size:9px}"),
+    "masked at its end": page(".x{mask-image:linear-gradient(black,transparent)}"),
+    "upside down": page(".x{transform:rotate(180deg)}"),
+}
+
+
+@pytest.mark.parametrize("how", HIDDEN_PAGES)
+def test_what_a_pages_styles_hide_is_left_out_and_counted(how: str) -> None:
+    document = read("x.html", HIDDEN_PAGES[how])
+    assert "QUARTZITE" not in document.text and PLAIN in document.text
+    if how not in ("a dialog", "for want of scripts", "a template", "as another text of a picture"):
+        assert [w for w in document.warnings if "hidden text left out" in w]
+
+
+@pytest.mark.parametrize("how", SEEN_PAGES)
+def test_what_a_pages_styles_show_stays(how: str) -> None:
+    document = read("x.html", SEEN_PAGES[how])
+    assert SECRET in document.text and document.warnings == ()
+
+
+def test_hidden_text_of_a_mail_and_of_a_crawled_page_is_left_out_too() -> None:
+    from citehound.parsing.webpage import read_page
+
+    html = HIDDEN_PAGES["by a sheet in the body"]
+    mail = f"From: a@bank.example\nSubject: Notes\nContent-Type: text/html\n\n{html}\n"
+    assert "QUARTZITE" not in read("x.eml", mail).text and PLAIN in read("x.eml", mail).text
+    crawled = read_page(RawDocument(id="s/x", source="s", path="x.html", data=html.encode())).text
+    assert "QUARTZITE" not in read("x.html", crawled).text and PLAIN in read("x.html", crawled).text
+
+
+def test_a_sheet_that_is_made_to_take_long_does_not() -> None:
+    for css in (
+        "a{" * 5000,
+        ".x " * 2000 + "{display:none}",
+        "/*" * 5000,
+        "a,b,c{" * 60,
+        ":root{--a:var(--a)}.x{color:var(--a)}",
+    ):
+        assert SECRET in read("x.html", page(css + "}")).text
+
+
 ODD = "x\x1b[31m y\u202ez \u200bw \U000e0041 \x9b1m \x07 q"
 ENTITIES = "".join(f"&#{ord(c)};" if not 32 <= ord(c) < 127 else c for c in ODD)
 ESCAPED = {

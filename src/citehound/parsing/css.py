@@ -7,7 +7,6 @@ where a screen of 1280 by 800 pixels meets it.
 
 from __future__ import annotations
 
-import colorsys
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +15,8 @@ from itertools import chain
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-Colour = tuple[int, int, int]
-_WHITE: Colour = (255, 255, 255)
-_NEAR = 12
-"""In each of red, green and blue: a smaller difference between ink and ground nobody sees."""
-_FAINT = 0.06
-"""An opacity up to which nothing is seen."""
+from .colours import FAINT, NAMES, WHITE, Colour, alike, colour
+
 _TINY = 3.2
 """Pixels of a font up to which nothing can be read."""
 _AWAY = 400.0
@@ -29,11 +24,18 @@ _AWAY = 400.0
 _SCREEN = (1280.0, 800.0)
 _MOST_SHEETS = 50
 _MOST_SHEET = 500_000
+_MOST_STYLE = 50_000
 _MOST_RULES = 5000
+_MOST_SELECTOR = 2000
+_MOST_PARTS = 10
+"""Of a selector: the time to look for one grows with what stands around each node, for every part anew."""
+_MOST_NESTED = 100
 _MOST_DECLARED = 300_000
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)", re.DOTALL)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|[{};]|\([^(){}]*\)|[^{};"\'(]+|\(', re.DOTALL)
+_PART = re.compile(r"(?:[^;(]|\([^()]*\)|\()+")
+"""One declaration; a semicolon in brackets ends none."""
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
 _STATE = re.compile(
     r"::|:(?:hover|focus|active|visited|target|checked|disabled|enabled|before|after|first-line|first-letter|"
@@ -44,17 +46,6 @@ _LENGTH = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(px|pt|pc|in|cm|m
 _UNITS = {"px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "rem": 16, "ex": 8, "ch": 8}
 _SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
 _VAR = re.compile(r"var\(\s*(--[\w-]+)\s*(?:,([^()]*(?:\([^()]*\)[^()]*)*))?\)")
-_COLOURS: Mapping[str, Colour] = {
-    "white": _WHITE, "black": (0, 0, 0), "snow": (255, 250, 250), "ivory": (255, 255, 240),
-    "ghostwhite": (248, 248, 255), "floralwhite": (255, 250, 240), "whitesmoke": (245, 245, 245),
-    "mintcream": (245, 255, 250), "azure": (240, 255, 255), "aliceblue": (240, 248, 255),
-    "honeydew": (240, 255, 240), "seashell": (255, 245, 238), "silver": (192, 192, 192), "gray": (128, 128, 128),
-    "grey": (128, 128, 128), "maroon": (128, 0, 0), "red": (255, 0, 0), "purple": (128, 0, 128),
-    "fuchsia": (255, 0, 255), "magenta": (255, 0, 255), "green": (0, 128, 0), "lime": (0, 255, 0),
-    "olive": (128, 128, 0), "yellow": (255, 255, 0), "navy": (0, 0, 128), "blue": (0, 0, 255),
-    "teal": (0, 128, 128), "aqua": (0, 255, 255), "cyan": (0, 255, 255), "orange": (255, 165, 0),
-    "canvas": _WHITE, "canvastext": (0, 0, 0),
-}  # fmt: skip
 _INK = frozenset({"color", "-webkit-text-fill-color"})
 _GROUND = frozenset(
     {"background", "background-color", "background-image", "-webkit-background-clip", "background-clip"}
@@ -73,6 +64,8 @@ _GROUPS: tuple[frozenset[str], ...] = (
     frozenset({"height", "width", "max-height", "max-width", "block-size", "inline-size", "max-block-size"})
     | {"max-inline-size", "overflow", "overflow-x", "overflow-y"},
 )
+_HELPING = frozenset({"overflow", "overflow-x", "overflow-y", "position"})
+"""Hide nothing by themselves."""
 _MEANT = frozenset(chain(*_GROUPS))
 """The properties that are looked at."""
 
@@ -86,7 +79,7 @@ class Look:
     visible: bool = True
     ink: Colour | str | None = (0, 0, 0)
     """A name that is not known stays a name; None is no ink at all."""
-    ground: Colour | str | None = _WHITE
+    ground: Colour | str | None = WHITE
     """None where it is not known: a picture, or a style sheet elsewhere."""
     size: float = 16.0
     """Of the font, in pixels."""
@@ -96,7 +89,7 @@ class Look:
         """Text that stands in the node itself cannot be seen; what is inside may still look otherwise."""
         if self.gone or not self.visible or self.size <= _TINY or self.ink is None:
             return True
-        return self.ground is not None and _alike(self.ink, self.ground)
+        return self.ground is not None and alike(self.ink, self.ground)
 
 
 PLAIN = Look()
@@ -130,7 +123,7 @@ class Styles:
             if not kept or made > _MOST_DECLARED:
                 continue
             for selector in _split(rule.selector):
-                if not selector or _STATE.search(selector):
+                if not selector or _STATE.search(selector) or len(selector.split()) > _MOST_PARTS:
                     continue
                 try:
                     nodes = tree.css(selector)
@@ -161,11 +154,13 @@ class Styles:
                     grounds.add(value)
                 elif name not in play and name in _MEANT and _suspicious(name, value):
                     play |= next(group for group in _GROUPS if name in group)
-        found = [_colour(value) for value in inks]
-        there = [_WHITE, *(_ground(value) for value in grounds)]
-        if any(ink is None or any(g is not None and _alike(ink, g) for g in there) for ink in found):
+        if "currentcolor" in grounds:
+            return frozenset(play | _GROUPS[0] | _HELPING)
+        found = [colour(value) for value in inks]
+        there = [WHITE, *(_ground(value) for value in grounds)]
+        if any(ink is None or any(g is not None and alike(ink, g) for g in there) for ink in found):
             play |= _GROUPS[0]
-        return frozenset(play)
+        return frozenset(play | _HELPING) if play else frozenset()
 
     def look(self, node: LexborNode, tag: str, around: Look) -> Look:
         """How a node looks inside one that looks so."""
@@ -255,7 +250,7 @@ def _rules(css: str) -> Iterator[_Rule]:
 
 def _inside(outer: str | None, prelude: str) -> str | None:
     """The selector of a block inside another one; None where what is in it does not hold."""
-    if outer is None:
+    if outer is None or len(outer) + len(prelude) > _MOST_SELECTOR:
         return None
     if prelude.startswith("@"):
         name, _, condition = prelude[1:].partition(" ")
@@ -270,7 +265,7 @@ def _inside(outer: str | None, prelude: str) -> str | None:
                 return outer if prelude.lower().startswith("@media(") and _applies(prelude[6:]) else None
     if not outer:
         return prelude
-    both = [(one, inner) for one in _split(outer) for inner in _split(prelude)]
+    both = [(one, inner) for one in _split(outer) for inner in _split(prelude)][:_MOST_NESTED]
     return ", ".join(inner.replace("&", one) if "&" in inner else f"{one} {inner}" for one, inner in both)
 
 
@@ -333,7 +328,7 @@ def _specificity(selector: str) -> tuple[int, int, int]:
 def _declared(style: str) -> Mapping[str, tuple[str, bool]]:
     """Property to value and whether it is important, with the last one winning; escapes are read."""
     found: dict[str, tuple[str, bool]] = {}
-    for part in re.split(r";(?![^()]*\))", _COMMENT.sub("", style)):
+    for part in _PART.findall(_COMMENT.sub("", style[:_MOST_STYLE])):
         name, colon, value = part.partition(":")
         if not colon:
             continue
@@ -372,7 +367,7 @@ def _suspicious(name: str, value: str) -> bool:
     if name in ("font-size", "font"):
         size = _font_size(name, value, 16.0)
         return size is not None and size < 8
-    if name in ("overflow", "overflow-x", "overflow-y", "position", "white-space", "backface-visibility"):
+    if name in _HELPING:
         return False
     alone = _styled({name: value, "overflow": "hidden", "position": "absolute", "backface-visibility": "hidden"}, PLAIN)
     return alone.gone
@@ -386,11 +381,11 @@ def _presented(attributes: Mapping[str, str | None], tag: str, look: Look) -> Lo
         attributes.get("color") if tag in ("font", "basefont") else attributes.get("text") if tag == "body" else None
     )
     if given:
-        look = replace(look, ink=_colour(given.strip().lower()))
+        look = replace(look, ink=colour(given.strip().lower()))
     if attributes.get("background"):
         look = replace(look, ground=None)
     elif ground := (attributes.get("bgcolor") or "").strip().lower():
-        look = replace(look, ground=_colour(ground))
+        look = replace(look, ground=colour(ground))
     return look
 
 
@@ -414,9 +409,11 @@ def _styled(values: Mapping[str, str], look: Look) -> Look:
     for name in ("color", "-webkit-text-fill-color"):
         value = values.get(name)
         if value and value not in ("inherit", "unset", "initial", "currentcolor", "revert"):
-            ink = _colour(value)
+            ink = colour(value)
         elif value == "initial" and name == "color":
             ink = (0, 0, 0)
+    if "currentcolor" in (values.get("background"), values.get("background-color")):
+        ground = ink
     if ink is None and "text" in (values.get("background-clip", ""), values.get("-webkit-background-clip", "")):
         ink = "its background"
     return Look(gone=gone, visible=visible, size=size, ink=ink, ground=ground)
@@ -432,11 +429,12 @@ def _ends(name: str, value: str, values: Mapping[str, str], look: Look) -> bool:
             return value == "hidden"
         case "opacity":
             number = _number(value)
-            return number is not None and number <= _FAINT
+            return number is not None and number <= FAINT
         case "filter":
             found = re.search(r"opacity\(([^)]*)\)", value)
             number = None if found is None else _number(found[1])
-            return number is not None and number <= _FAINT
+            blur = re.search(r"blur\(\s*(\d+\.?\d*)px", value)
+            return (number is not None and number <= FAINT) or (blur is not None and float(blur[1]) >= 0.5 * look.size)
         case "zoom":
             number = _number(value)
             return number is not None and number < 0.1
@@ -545,7 +543,7 @@ def _moved_away(name: str, value: str, values: Mapping[str, str]) -> bool:
             if numbers[:1] == [0.0] or (len(numbers) > 3 and numbers[3] == 0.0 and function == "matrix"):
                 return True
         elif function in ("rotatex", "rotatey", "rotate3d"):
-            angle = re.match(r"-?[\d.]+", parts[-1])
+            angle = re.match(r"-?(?:\d+\.?\d*|\.\d+)", parts[-1])
             degrees = 0.0 if angle is None or "deg" not in parts[-1] else abs(float(angle[0])) % 360
             if degrees in (90.0, 270.0) or (90 < degrees < 270 and values.get("backface-visibility") == "hidden"):
                 return True
@@ -587,64 +585,19 @@ def _all_clear(value: str) -> bool:
     """Whether every colour of a gradient is transparent."""
     inside = value[value.index("gradient(") + 9 :]
     colours = re.findall(r"transparent|rgba?\([^()]*\)|hsla?\([^()]*\)|#[0-9a-f]{3,8}\b|\b[a-z]{3,}\b", inside)
-    colours = [c for c in colours if c == "transparent" or c.startswith(("rgb", "hsl", "#")) or c in _COLOURS]
-    return bool(colours) and all(_colour(colour) is None for colour in colours)
-
-
-# Colours --------------------------------------------------------------------------------------------------------------
-
-
-def _alike(one: Colour | str, other: Colour | str) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return all(abs(a - b) <= _NEAR for a, b in zip(one, other, strict=True))
-
-
-@lru_cache(maxsize=4096)
-def _colour(value: str) -> Colour | str | None:
-    """Red, green and blue; None for one that lets all through; a name that is not known as it is."""
-    value = value.strip()
-    if value == "transparent":
-        return None
-    if value in _COLOURS:
-        return _COLOURS[value]
-    if match := re.fullmatch(r"#?([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})", value):
-        digits = match[1] if len(match[1]) > 4 else "".join(2 * d for d in match[1])
-        red, green, blue, alpha = (int(digits[at : at + 2] or "ff", 16) for at in range(0, 8, 2))
-        return None if alpha <= 255 * _FAINT else (red, green, blue)
-    match = re.fullmatch(r"(rgb|hsl|hwb)a?\(([^()]*)\)", value)
-    if match is None:
-        return value
-    parts = [part for part in re.split(r"[\s,/]+", match[2].strip()) if part]
-    numbers = [re.match(r"-?[\d.]+", part) for part in parts]
-    if len(parts) < 3 or any(number is None for number in numbers[:3]):
-        return value
-    if len(parts) > 3 and (alpha := _number(parts[3])) is not None and alpha <= _FAINT:
-        return None
-    first, second, third = (float(number[0]) for number in numbers[:3] if number is not None)
-    if match[1] == "rgb":
-        scaled = (n * 2.55 if part.endswith("%") else n for n, part in zip((first, second, third), parts, strict=False))
-        red, green, blue = (min(255, max(0, round(n))) for n in scaled)
-        return red, green, blue
-    if match[1] == "hsl":
-        shares = colorsys.hls_to_rgb(first % 360 / 360, min(third, 100) / 100, min(second, 100) / 100)
-    else:
-        white, black = min(second, 100) / 100, min(third, 100) / 100
-        pure = colorsys.hls_to_rgb(first % 360 / 360, 0.5, 1.0)
-        shares = tuple(share * max(0.0, 1 - white - black) + white for share in pure)
-    red, green, blue = (round(255 * share) for share in shares)
-    return red, green, blue
+    colours = [c for c in colours if c == "transparent" or c.startswith(("rgb", "hsl", "#")) or c in NAMES]
+    return bool(colours) and all(colour(one) is None for one in colours)
 
 
 def _ground(value: str) -> Colour | str | None:
     """The colour in a background; None where there is none, or a picture."""
     if "url(" in value or "gradient(" in value or value in ("none", "initial"):
         return None
-    if (whole := _colour(value)) is None or not isinstance(whole, str):
+    if (whole := colour(value)) is None or not isinstance(whole, str):
         return whole
     for part in re.findall(r"(?:rgb|hsl|hwb)a?\([^()]*\)|#[0-9a-f]{3,8}|[a-z]+", value):
-        if part in _COLOURS or part.startswith("#") or "(" in part:
-            return _colour(part)
+        if part in NAMES or part.startswith("#") or "(" in part:
+            return colour(part)
     return whole
 
 

@@ -343,7 +343,7 @@ def _enter(reader: _Reader, node: LexborNode, tag: str, look: Look) -> bool:
             if alt and not look.unseen:
                 reader.inline.append(f" {alt} ")
         case "sup":
-            inside = fold(_visible_text(node, look, reader.styles))
+            inside = fold(_visible_text(reader, node, look))
             if re.fullmatch(r"\[?\w{1,4}\]?", inside):
                 before = "".join(reader.inline[-3:])[-1:]
                 note = node.css_first("a") is not None or not before.isalnum()
@@ -358,7 +358,7 @@ def _enter(reader: _Reader, node: LexborNode, tag: str, look: Look) -> bool:
             reader.flush()
         case "pre":
             reader.flush()
-            code = _visible_text(node, look, reader.styles).strip("\n")
+            code = _visible_text(reader, node, look).strip("\n")
             if code.strip():
                 reader.add("\n".join(line.rstrip() for line in code.split("\n")), kind="code")
             return True
@@ -461,7 +461,7 @@ def _integer(text: str, default: int) -> int:
     return int(match.group()) if match else default
 
 
-def _visible_text(top: LexborNode, look: Look, styles: Styles) -> str:
+def _visible_text(reader: _Reader, top: LexborNode, look: Look) -> str:
     """All text of a node that can be seen, as it stands there."""
     parts: list[str] = []
     looks = [look]
@@ -481,13 +481,16 @@ def _visible_text(top: LexborNode, look: Look, styles: Styles) -> str:
         if tag == "-text":
             if not looks[-1].unseen:
                 parts.append(node.text_content or "")
+            elif (node.text_content or "").strip():
+                reader.hidden += 1
         elif tag == "br":
             parts.append("\n")
         elif tag.startswith(("-", "!")) or tag in _DROPPED:
             skip = True
         elif node.mem_id != top.mem_id:
-            looks[-1] = styles.look(node, tag, looks[-1])
+            looks[-1] = reader.styles.look(node, tag, looks[-1])
             skip = looks[-1].gone
+            reader.hidden += bool(skip and fold(node.text(deep=True)))
 
 
 def _enter_table(reader: _Reader, node: LexborNode, look: Look) -> bool:
