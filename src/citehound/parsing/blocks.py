@@ -41,21 +41,13 @@ class Placed:
     end: int
 
 
-_INVISIBLE = dict.fromkeys(
-    [
-        *(c for c in range(0x20) if c not in (0x09, 0x0A)),
-        *range(0x7F, 0xA0),
-        0xAD,  # soft hyphen
-        0x180E,
-        0x200B,
-        0x2060,
-        *range(0x2061, 0x2065),
-        0xFEFF,
-        *range(0xFFF9, 0xFFFC),
-        *range(0xE0000, 0xE0080),  # tags
-    ]
+_INVISIBLE = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u180e\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]+"
 )
-_BIDI = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Controls, soft hyphens, zero-width and direction marks that embed or override, tags."""
+_ODD = re.compile(_INVISIBLE.pattern[:-2] + "\u200c\u200d\u2028\u2029\ud800-\udfff]")
+"""All that `normalise` changes."""
 _JOINER = re.compile("(?<![\u0600-\u109f\u1780-\u18af\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])[\u200c\u200d]")
 _ESCAPE = re.compile(
     r"\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)?|(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -~]?"
@@ -70,12 +62,14 @@ def normalise(text: str) -> str:
 
     Joiners stay where scripts and emoji need them; embedding and override marks go, plain direction marks stay.
     """
+    if _ODD.search(text) is None:
+        return text
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPE.sub("", text)
     text = re.sub(r"\r\n?|[\v\u2028\u2029\x85]", "\n", text)
     if "\f" in text:
         text = re.sub(r"\f+(?=\n|\Z)|(?<=\n)\f+|\A\f+", "", text).replace("\f", " ")
-    text = text.translate(_INVISIBLE).translate(_BIDI)
+    text = _INVISIBLE.sub("", text)
     if "\u200c" in text or "\u200d" in text:
         text = _JOINER.sub("", text)
     return _SURROGATE.sub("\ufffd", text)
@@ -83,7 +77,7 @@ def normalise(text: str) -> str:
 
 def count_invisible(text: str) -> int:
     """How many characters of a raw text could hide or reorder words: tags, overrides, zero-width blanks."""
-    return len(_SECRET.findall(text))
+    return 0 if text.isascii() else len(_SECRET.findall(text))
 
 
 def fold(text: str) -> str:

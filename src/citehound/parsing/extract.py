@@ -22,9 +22,8 @@ MAX_PLAIN = 20_000_000
 MAX_DEPTH = 200
 """Nesting of XML elements."""
 
-_LIGATURES = str.maketrans(
-    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "Ĳ": "IJ", "ĳ": "ij"}
-)
+_LIGATURES = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "Ĳ": "IJ", "ĳ": "ij"}
+_LIGATURE = re.compile("[ﬀ-ﬆĲĳ]")
 _BLANKS = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f]")
 
 
@@ -56,12 +55,16 @@ def page_offsets(starts: Sequence[PageStart], placed: Sequence[Placed]) -> tuple
 
 def clean(text: str) -> str:
     """Text as a person reads it: plain blanks, no ligatures or soft hyphens, accents composed."""
-    return unicodedata.normalize("NFC", normalise(_BLANKS.sub(" ", text).translate(_LIGATURES)))
+    if text.isascii():
+        return normalise(text)
+    text = _BLANKS.sub(" ", text)
+    text = _LIGATURE.sub(lambda match: _LIGATURES[match.group()], text)
+    return unicodedata.normalize("NFC", normalise(text))
 
 
 def clean_line(text: str) -> str:
     """The same on one line, white space runs as one blank."""
-    return re.sub(r"\s+", " ", clean(text)).strip()
+    return " ".join(clean(text).split())
 
 
 def cell(text: str) -> str:

@@ -22,6 +22,7 @@ _SCRIPTS = (
 )
 _SCRIPT = {name: re.compile(f"[{characters}]") for name, characters in _SCRIPTS}
 _LATIN = re.compile("[a-zA-Z\u00c0-\u024f]")
+_BEYOND = re.compile("[\u0370-\U0010ffff]")
 _WORD = re.compile(r"[^\W\d_]+")
 _COMMON = {
     "en": "the of and to in is that for it with as be on are by this or from at not shall which will you have "
@@ -61,7 +62,7 @@ _SAMPLE = 20_000
 def detect(text: str) -> str | None:
     """ISO 639-1 of a text, or None when it is too short or too mixed to tell."""
     sample = text[:_SAMPLE]
-    if not any(ord(c) > 0x36F for c in sample):
+    if _BEYOND.search(sample) is None:
         return _by_words(sample)
     latin = len(_LATIN.findall(sample))
     counts = {name: len(pattern.findall(sample)) for name, pattern in _SCRIPT.items()}
@@ -80,14 +81,17 @@ def detect(text: str) -> str | None:
 
 
 def _by_words(text: str) -> str | None:
-    words = [word.lower() for word in _WORD.findall(text)]
-    if len(words) < 6:
+    count: Counter[str] = Counter()
+    for word, times in Counter(_WORD.findall(text)).items():
+        count[word.lower()] += times
+    total = count.total()
+    if total < 6:
         return None
-    count = Counter(words)
-    hits = {language: sum(count[word] for word in known) for language, known in _KNOWN.items()}
-    kinds = {language: sum(1 for word in known if count[word]) for language, known in _KNOWN.items()}
+    seen = count.keys()
+    hits = {language: sum(count[word] for word in known & seen) for language, known in _KNOWN.items()}
+    kinds = {language: len(known & seen) for language, known in _KNOWN.items()}
     first, second = sorted(hits, key=lambda language: (-hits[language], language))[:2]
-    if hits[first] < 3 or kinds[first] < 3 or hits[first] < len(words) * 0.1:
+    if hits[first] < 3 or kinds[first] < 3 or hits[first] < total * 0.1:
         return None
     if hits[first] >= hits[second] * 1.15 + 1:
         return first

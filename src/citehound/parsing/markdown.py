@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from markdown_it import MarkdownIt
+import pyromark
 
-from ..errors import ParseError
 from .blocks import Parsed
 from .html import parse_fragment
 
-_MOST_NESTED = 100
-_MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable(["table", "strikethrough"])
+_EXTENSIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH
 _FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}|~{3,})(.*)$")
 _COMMENTS = re.compile(
     r"\{%-?\s*comment\s*-?%\}.*?\{%-?\s*endcomment\s*-?%\}|\{#(?![^}\n]*\}\s*$).*?#\}|<%#.*?%>|<%--.*?--%>|\{\{/\*.*?\*/\}\}",
@@ -62,11 +60,7 @@ def parse_markdown(text: str, *, metadata: Mapping[str, str] | None = None) -> P
         text, count = _RAW.subn(lambda match: match["inside"].translate(_SHIELD), text)
         raw = count > 0
     text = _prepare(text, metadata or {})
-    environment: dict[str, object] = {}
-    tokens = _MARKDOWN.parse(text, environment)
-    if max((token.level for token in tokens), default=0) >= _MOST_NESTED - 1:
-        raise ParseError("nested too deeply to be read")  # what is deeper is not among the tokens
-    parsed = parse_fragment(str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, environment)))
+    parsed = parse_fragment(pyromark.html(text, options=_EXTENSIONS))
     if raw:
         parsed = replace(parsed, blocks=[replace(b, text=b.text.translate(_UNSHIELD)) for b in parsed.blocks])
     return parsed
@@ -85,7 +79,7 @@ def _prepare(text: str, metadata: Mapping[str, str]) -> str:
             prose.clear()
 
     for line in text.splitlines(keepends=True):
-        match = _FENCE.match(line.rstrip("\n"))
+        match = _FENCE.match(line.rstrip("\n")) if "```" in line or "~~~" in line else None
         if fence is None and match and not (match[1][0] == "`" and "`" in match[2]):
             flush()
             fence = match[1]
