@@ -97,6 +97,40 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
     return made
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_that_show_what_is_kept_from_somebody_are_in_none_of_their_numbers(
+    seed: int, book: Book, tmp_path: Path
+) -> None:
+    invent(book.store, random.Random(seed), 60, at=book.set)
+    kept, asked = {"deals/c", "deals/gone"}, set[str]()
+
+    def withheld(documents: Sequence[str]) -> set[str]:
+        asked.update(documents)
+        return kept & set(documents)
+
+    rest = RunStore(tmp_path / "rest.sqlite")
+    for record in reversed(book.records()):
+        if record.summary.principal != ANNA.name or record.documents & kept:
+            continue
+        book.clock = record.summary.created
+        rest.save(record.answer, reads(*documents_of(record)), principal=ANNA)
+        if record.feedback is not None:
+            book.clock = record.feedback.created
+            rest.give_feedback(record.summary.run_id, good=record.feedback.good, principal=ANNA, reason="because")
+    given: dict[str, Any] = {"principal": ANNA, "zone": UTC, "settings": DashboardConfig(), "now": NOW}
+    for chosen in (Selection(), Selection(mode="agent"), Selection(source="deals"), Selection(gap="exit plan")):
+        expected = dashboard(rest, chosen, **given, documents=INDEXED)
+        assert dashboard(book.store, chosen, **given, documents=INDEXED, withheld=withheld) == expected
+        listed = matching(book.store, chosen, principal=ANNA, withheld=withheld)
+        assert listed == matching(rest, chosen, principal=ANNA)
+        assert listed.total == expected.runs
+    assert kept <= asked and not kept & {d.document for d in expected.documents}
+    owner = {**given, "principal": OWNER}
+    everything = dashboard(book.store, Selection(), **owner, withheld=withheld)
+    assert everything == dashboard(book.store, Selection(), **owner)
+    assert everything.runs == 60
+
+
 # The slow recount -----------------------------------------------------------------------------------------------------
 
 
@@ -614,6 +648,20 @@ def test_prometheus_counts_what_was_answered(site: Site) -> None:
     assert added["citehound_http_requests_total{method=POST,route=/v1/ask,status=200}"] == 1
     assert after["citehound_questions_running{}"] == 0
     assert after["process_resident_memory_bytes{}"] > 1_000_000
+
+
+def test_prometheus_counts_what_others_have_recorded_once(site: Site) -> None:
+    before = site.metrics()
+    done = CliRunner().invoke(cli, ["ask", QUESTION, "--mode", "hops", "--config", str(site.config.path), "--json"])
+    assert done.exit_code == 0, done.stderr
+    given = json.loads(done.stdout)
+    site.ask("anna", mode="hops")
+    for _ in range(2):
+        after = site.metrics()
+        added = {name: value - before.get(name, 0.0) for name, value in after.items()}
+        key = f"mode=hops,model=offline,status={given['status']},stop_reason={given['stop_reason']}"
+        assert added[f"citehound_questions_total{{{key}}}"] == 2
+        assert added["citehound_question_searches_sum{mode=hops,model=offline}"] == 2 * given["usage"]["searches"]
 
 
 def test_metrics_need_a_token_of_their_group_or_the_owners(site: Site) -> None:

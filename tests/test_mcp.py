@@ -38,12 +38,14 @@ from citehound.access import OWNER
 from citehound.assistant import Assistant
 from citehound.cli import cli
 from citehound.corpus import Corpus
-from citehound.mcp_server import server_over, uri_of
+from citehound.errors import UsageError
+from citehound.events import Emit, Progress
+from citehound.mcp_server import Opening, server_over, uri_of
 from citehound.models.scripted import ScriptedModel, call
 from citehound.runs import RunStore
 from citehound.server.app import bind, create_app
 from citehound.server.tokens import FILE, Tokens
-from small import GOOD, TOML, WITHIN_24, opened, write_corpus
+from small import FILES, GOOD, TOML, WITHIN_24, opened, write_corpus
 
 QUESTION = "Within how many hours must incidents be reported?"
 ANSWER = {"claims": [{"text": WITHIN_24, "citations": [{"document": "rules/security", "quote": WITHIN_24}]}]}
@@ -821,3 +823,94 @@ def test_a_server_without_the_package_says_what_to_install(site: Path, monkeypat
             assert got.status_code == 503 and "citehound[mcp]" in got.json()["error"]["message"]
 
     asyncio.run(run())
+
+
+# Before there is an index.
+
+
+def test_a_server_speaks_before_its_index_is_there(
+    assistant: Assistant, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citehound.mcp_server.PATIENCE", 0.0)
+    go = threading.Event()
+    heard: list[str] = []
+
+    def build(emit: Emit) -> Assistant:
+        while not go.wait(0.005):
+            emit(Progress(done=3, total=44, what="files"))
+        return assistant
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append(message or "")
+        go.set()
+
+    async def run() -> None:
+        changed = asyncio.Event()
+
+        async def notified(message: Any) -> None:
+            if getattr(message, "method", "") == "notifications/tools/list_changed":
+                changed.set()
+
+        opening = Opening(corpus.config, build)
+        opening.begin()
+        async with Client(server_over(opening), mode="legacy", message_handler=notified) as client:
+            before = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+            ask = asyncio.ensure_future(client.call_tool("ask", {"question": QUESTION, "mode": "agent"}))
+            assert (await client.call_tool("ask", {"question": QUESTION, "mode": "wild"})).is_error  # meanwhile
+            assert not ask.done()
+            read = await client.call_tool("read_document", {"document": "rules/travel"}, progress_callback=progress)
+            assert not read.is_error
+            assert (await ask).structured_content["status"] == "complete"
+            await changed.wait()
+            after = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+        assert before.keys() == after.keys()
+        assert "supplier" not in before["search_deals"]["properties"]
+        assert after["search_deals"]["properties"]["supplier"]["enum"] == ["Alpha", "Beta"]
+        assert heard[0] == "building the index: 3 of 44"
+
+    asyncio.run(run())
+
+
+def test_an_index_that_cannot_be_built_is_told_to_every_call(corpus: Corpus) -> None:
+    def build(emit: Emit) -> Assistant:
+        raise UsageError("no document could be indexed in 'rules'; 'citehound index' says why, file by file")
+
+    async def run() -> None:
+        opening = Opening(corpus.config, build)
+        opening.begin()
+        async with Client(server_over(opening)) as client:
+            for name, arguments in (("ask", {"question": QUESTION}), ("read_document", {"document": "rules/travel"})):
+                refused = await client.call_tool(name, arguments)
+                assert refused.is_error and "no document could be indexed" in said(refused)
+            with pytest.raises(MCPError, match="no document could be indexed"):
+                await client.list_resources()
+        with pytest.raises(UsageError):
+            await opening.close()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_goes_away_ends_the_building_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path, {f"rules/r{n}.md": f"# Rule {n}\n\nRule {n} holds.\n" for n in range(40)} | FILES)
+    config = configuration.load(path, env={})
+    begun = asyncio.Event()
+
+    def build(emit: Emit) -> Assistant:
+        loop.call_soon_threadsafe(begun.set)
+        with Corpus.open(config, write=True) as corpus:
+            while True:
+                emit(Progress(done=1, total=44, what="files"))
+                corpus.sync(emit=emit)
+
+    async def run() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        opening = Opening(config, build)
+        opening.begin()
+        await begun.wait()
+        await opening.close()
+
+    loop: Any = None
+    asyncio.run(run())
+    with Corpus.open(config, write=True) as corpus:
+        assert corpus.sync().count("failed") == 0

@@ -527,6 +527,11 @@ def test_a_draft_is_checked_against_what_was_read_and_nothing_else(offline: http
     assert verdict(run_id=other) == "unverified"
     claim["text"] = "Incidents are reported within 48 hours."
     assert verdict(run_id=asked) == "unverified"
+    del claim["citations"][0]["quote"]  # type: ignore[attr-defined]
+    assert verdict(run_id=asked) == "unverified"
+    claim |= {"text": "The policy does not mention zebras.", "kind": "absence", "terms": ["zebra"]}
+    assert verdict() == "unverified"
+    assert verdict(read=[{"document": "rules/security"}]) == "verified"
     beyond = offline.post("/v1/verify", json={"read": [{"document": "rules/security", "start": 9, "end": 9999}]})
     assert beyond.status_code == 422
 

@@ -84,6 +84,12 @@ def test_other_origins_only_as_configured(tmp_path: Path) -> None:
     assert preflight.status_code == 204
     assert preflight.headers["access-control-allow-origin"] == "https://app.example"
     assert "access-control-allow-credentials" not in preflight.headers
+    wanted = "mcp-protocol-version, Mcp-Session-Id,x-stainless-retry-count, cookie, x-forwarded-for, mcp-\u00e9"
+    both = client.options("/mcp", headers={**asked, "Access-Control-Request-Headers": wanted.encode()})
+    allowed = both.headers["access-control-allow-headers"].split(", ")
+    assert allowed[:2] == ["authorization", "content-type"]
+    assert allowed[4:] == ["mcp-protocol-version", "mcp-session-id", "x-stainless-retry-count"]
+    assert "Mcp-Session-Id" in both.headers["access-control-expose-headers"]
     reply = client.get("/healthz", headers={"Origin": "https://app.example"})
     assert (reply.status_code, reply.headers["vary"]) == (200, "Origin")
     assert client.get("/healthz", headers={"Origin": "https://app.example.evil"}).status_code == 403

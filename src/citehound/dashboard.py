@@ -5,11 +5,12 @@ Every number comes with the `Selection` of its runs, which `matching` lists.
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 import time
 from bisect import bisect_right
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
@@ -34,6 +35,8 @@ _INSTANT = 0.001
 """Seconds by which the last run is before the end of the trend."""
 
 Bucket = Literal["hour", "day", "week", "month", "year"]
+Withheld = Callable[[Sequence[str]], Collection[str]]
+"""Those of some documents that whoever looks may not see now. Runs that show one of them are not there for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,15 +277,16 @@ def dashboard(
     zone: tzinfo,
     settings: DashboardConfig,
     documents: Mapping[str, str] | None = None,
+    withheld: Withheld | None = None,
     now: float | None = None,
 ) -> Dashboard:
-    """The numbers of the runs that `principal` may see.
+    """The numbers of the runs that `principal` may see; None for `withheld` where everything may be seen.
 
     `zone` says where a day begins. `documents` are those of the index that a search finds for `principal`, with their
     titles; None leaves out which of them were never read.
     """
     at = time.time() if now is None else now
-    with _picked(store, selection, principal) as db:
+    with _picked(store, selection, principal, withheld) as db:
         cursor = db.execute(_TOTALS)
         totals = dict(zip((c[0] for c in cursor.description), cursor.fetchone(), strict=True))
         first, last = totals.pop("first"), totals.pop("last")
@@ -320,10 +324,16 @@ def dashboard(
 
 
 def matching(
-    store: RunStore, selection: Selection, *, principal: Principal, limit: int = 50, before: str | None = None
+    store: RunStore,
+    selection: Selection,
+    *,
+    principal: Principal,
+    withheld: Withheld | None = None,
+    limit: int = 50,
+    before: str | None = None,
 ) -> Matching:
     """The newest runs of a selection that `principal` may see; `before` is a run id: only older ones."""
-    with _picked(store, selection, principal) as db:
+    with _picked(store, selection, principal, withheld) as db:
         total = db.execute("SELECT count(*) FROM picked").fetchone()[0]
         columns = ", ".join(f"runs.{name}" for name in COLUMNS.split(", "))
         rows = db.execute(
@@ -339,6 +349,7 @@ def citation_alert(
 ) -> Alert:
     """Whether too many citations of the runs that `principal` may see failed lately."""
     with store.reading() as db:
+        _hide(db, principal, None)
         return _alert(db, principal=principal, settings=settings, now=time.time() if now is None else now)
 
 
@@ -346,13 +357,35 @@ def citation_alert(
 
 
 @contextmanager
-def _picked(store: RunStore, selection: Selection, principal: Principal) -> Generator[sqlite3.Connection]:
+def _picked(
+    store: RunStore, selection: Selection, principal: Principal, withheld: Withheld | None
+) -> Generator[sqlite3.Connection]:
     """A connection with the facts of the selected runs in the temporary table `picked`."""
     with store.reading() as db:
+        _hide(db, principal, withheld)
         topics = None if selection.gap is None else _members(db, selection, principal)
         where, values = _conditions(selection, principal, topics)
         db.execute(f"CREATE TEMP TABLE picked AS SELECT * FROM run_facts AS f WHERE {where}", values)
         yield db
+
+
+def _hide(db: sqlite3.Connection, principal: Principal, withheld: Withheld | None) -> None:
+    """Puts the runs of `principal` that show what is kept from them now into the temporary table `hidden`.
+
+    Of a record that cannot be read nobody knows what it shows.
+    """
+    db.execute("CREATE TEMP TABLE hidden (fact INTEGER PRIMARY KEY)")
+    if withheld is None or principal.owner:
+        return
+    mine = "SELECT id FROM run_facts WHERE principal = ?"
+    rows = db.execute(f"SELECT DISTINCT document FROM fact_shown WHERE fact IN ({mine})", (principal.name,))
+    kept = json.dumps(sorted(withheld([row[0] for row in rows])))
+    db.execute(f"INSERT INTO hidden {mine} AND claims IS NULL", (principal.name,))
+    db.execute(
+        f"INSERT OR IGNORE INTO hidden SELECT fact FROM fact_shown WHERE fact IN ({mine}) "
+        "AND document IN (SELECT value FROM json_each(?))",
+        (principal.name, kept),
+    )
 
 
 def _conditions(
@@ -378,7 +411,7 @@ def _conditions(
         ("EXISTS (SELECT 1 FROM feedback AS o WHERE o.run = f.run AND o.good = ?)", selection.good),
     ]
     used = [(condition, value) for condition, value in conditions if value is not None]
-    where, values = ["1", *(c for c, _ in used)], [v for _, v in used]
+    where, values = ["f.id NOT IN (SELECT fact FROM hidden)", *(c for c, _ in used)], [v for _, v in used]
     if topics is not None:
         marks = ", ".join("?" * len(topics))
         where.append(f"EXISTS (SELECT 1 FROM fact_gaps AS g WHERE g.fact = f.id AND g.topic IN ({marks}))")
@@ -488,9 +521,9 @@ def _choices(db: sqlite3.Connection, column: str, principal: Principal) -> tuple
 def _known_sources(db: sqlite3.Connection, principal: Principal) -> tuple[str, ...]:
     if principal.owner:
         return tuple(r[0] for r in db.execute("SELECT DISTINCT source FROM fact_sources ORDER BY 1"))
+    where, values = _conditions(Selection(), principal, None)
     rows = db.execute(
-        "SELECT DISTINCT source FROM fact_sources JOIN run_facts ON run_facts.id = fact WHERE principal = ? ORDER BY 1",
-        (principal.name,),
+        f"SELECT DISTINCT source FROM fact_sources JOIN run_facts AS f ON f.id = fact WHERE {where} ORDER BY 1", values
     )
     return tuple(r[0] for r in rows)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
+def _with_quote(schema: dict[str, Any]) -> None:
+    """A model is asked for a quote in every citation; one without is taken, for the check to judge."""
+    schema["required"] = ["document", "quote"]
+    schema["properties"]["quote"].pop("default")
+
+
 class DraftCitation(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_extra=_with_quote)
 
     document: str = Field(description="The document id exactly as a tool gave it.")
-    quote: str = Field(description="Words copied exactly from what you read in that document; join parts with …")
+    quote: str = Field("", description="Words copied exactly from what you read in that document; join parts with …")
 
 
 class DraftClaim(BaseModel):

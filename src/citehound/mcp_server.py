@@ -16,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -24,7 +24,8 @@ from . import __version__
 from .access import OWNER, Principal
 from .answers import Answer
 from .drafts import MAX_CITATIONS, MAX_CLAIMS, MAX_DRAFT, MAX_GAPS, MAX_QUOTE, MAX_TEXT
-from .errors import BudgetExceeded, ConfigError, EmbeddingFailed, SourceFailed, UsageError
+from .errors import BudgetExceeded, CitehoundError, ConfigError, EmbeddingFailed, SourceFailed, UsageError
+from .events import Emit, Event
 from .rendering import event_line
 from .security import redact, visible
 from .session import Session
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from .assistant import Assistant
+    from .config import Config
     from .corpus import Corpus
 
 try:
     import anyio
     import mcp_types as types
-    from mcp.server import Server
+    from mcp.server import NotificationOptions, Server
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
     from mcp.server.context import ServerRequestContext
@@ -61,6 +63,8 @@ RESOURCE_CHARS = 100_000
 """Characters of a document that reading its resource gives; `?start=N` goes on."""
 MOST_REQUEST = 1_000_000
 """Bytes of a request over HTTP."""
+PATIENCE = 2.0
+"""Seconds that a list of tools waits for an index that is being built; then it goes out without filters."""
 PREFIX = "citehound://documents/"
 _MOST_URI = 2000
 _META_SESSION = "citehound/session"
@@ -94,6 +98,73 @@ class Caller:
     principal: Principal
     connection: str
     """Names the connection; '' over a protocol without any, where results name the session."""
+
+
+class Opening:
+    """An assistant that is being opened in a thread, which builds the index first where there is none.
+
+    `open_assistant` takes what hears of the building, by which it is also stopped. What fails is told to every call.
+    """
+
+    def __init__(self, config: Config, open_assistant: Callable[[Emit], Assistant]) -> None:
+        self.config = config
+        self._open = open_assistant
+        self._hearing: list[Hear] = []
+        self._stopped = False
+        self._task: asyncio.Future[Assistant] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.ensure_future(asyncio.to_thread(self._open, self._emit))
+
+    def _emit(self, event: Event) -> None:
+        if self._stopped:  # what is in the index by now is kept, and the next start goes on from there
+            raise CitehoundError("stopped while the index was being built; the next start goes on")
+        data = event.to_dict()
+        for hear in tuple(self._hearing):
+            hear(data)
+
+    @property
+    def assistant(self) -> Assistant:
+        """Once it is there."""
+        assert self._task is not None and self._task.done()
+        return self._task.result()
+
+    def sketch(self) -> Corpus:
+        """The sources as configured, to list their tools without any index."""
+        from .corpus import Corpus
+
+        sources = tuple(replace(source, filters=()) for source in self.config.sources)
+        return Corpus.open(replace(self.config, sources=sources), write=True)
+
+    async def within(self, seconds: float) -> bool:
+        """Whether it is there in so many seconds."""
+        assert self._task is not None
+        done, _ = await asyncio.wait((self._task,), timeout=seconds)
+        return bool(done)
+
+    async def wait(self, hear: Hear) -> None:
+        """Returns once it is there. Raises ToolError where it never will be."""
+        assert self._task is not None
+        self._hearing.append(hear)
+        try:
+            await asyncio.shield(self._task)
+        except CitehoundError as problem:
+            raise ToolError(f"there is no index to search: {problem}") from None
+        finally:
+            self._hearing.remove(hear)
+
+    async def close(self) -> None:
+        """Ends the building. Raises what had kept it from being opened."""
+        assert self._task is not None
+        stopped, self._stopped = not self._task.done(), True
+        try:
+            assistant = await self._task
+        except CitehoundError:
+            if not stopped:
+                raise
+            return
+        assistant.corpus.close()
+        assistant.close()
 
 
 class _Sessions:
@@ -148,9 +219,21 @@ def create_server(
     max_steps: int,
     max_dollars: float | None,
     caller: Callable[[ServerRequestContext[Any, Any]], Caller],
+    opening: Opening | None = None,
 ) -> Server[Any]:
-    """An MCP server over a corpus. `max_steps` and `max_dollars` are what one `ask` may spend at most."""
-    made = _Handlers(corpus=corpus, ask=ask, modes=modes, max_steps=max_steps, max_dollars=max_dollars, caller=caller)
+    """An MCP server over a corpus. `max_steps` and `max_dollars` are what one `ask` may spend at most.
+
+    With `opening` it speaks before its corpus is there, and whatever needs that waits.
+    """
+    made = _Handlers(
+        corpus=corpus,
+        ask=ask,
+        modes=modes,
+        max_steps=max_steps,
+        max_dollars=max_dollars,
+        caller=caller,
+        opening=opening,
+    )
     return Server(
         "citehound",
         version=__version__,
@@ -185,6 +268,7 @@ class _Handlers:
         max_steps: int,
         max_dollars: float | None,
         caller: Callable[[ServerRequestContext[Any, Any]], Caller],
+        opening: Opening | None,
     ) -> None:
         self._corpus = corpus
         self._ask = ask
@@ -192,7 +276,21 @@ class _Handlers:
         self._max_steps = max_steps
         self._max_dollars = max_dollars
         self._caller = caller
+        self._opening = opening
         self._sessions = _Sessions(corpus)
+        self._telling: set[asyncio.Future[None]] = set()
+
+    async def _there(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Returns once there is a corpus; how far it is goes out as progress. Raises ToolError."""
+        if self._opening is not None and not await self._opening.within(0):
+            async with _progress(ctx) as hear:
+                await self._opening.wait(hear)
+
+    async def _tell(self, opening: Opening, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Tells a client that has a sketch of the tools when there are the real ones."""
+        with contextlib.suppress(Exception):  # nobody listens any more, or there is none
+            await opening.wait(lambda event: None)
+            await ctx.session.send_tool_list_changed()
 
     # tools
 
@@ -200,9 +298,13 @@ class _Handlers:
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         caller = self._caller(ctx)
+        corpus, opening = self._corpus, self._opening
         try:
-            session = await asyncio.to_thread(Session, self._corpus(), principal=caller.principal)
-            tools = await asyncio.to_thread(lambda: session.tools)
+            if opening is not None and not await opening.within(PATIENCE):
+                corpus = opening.sketch
+                self._telling.add(told := asyncio.ensure_future(self._tell(opening, ctx)))
+                told.add_done_callback(self._telling.discard)
+            tools = await asyncio.to_thread(lambda: Session(corpus(), principal=caller.principal).tools)
         except Exception as problem:
             raise MCPError(code=types.INTERNAL_ERROR, message=self._said(problem, "listing the tools")) from None
         listed = [
@@ -229,6 +331,7 @@ class _Handlers:
             if params.name == "ask":
                 _only(arguments, self._ask_parameters())
                 return _result((await self._asked(ctx, caller, arguments)).to_dict())
+            await self._there(ctx)
             session, name = await self._session(ctx, caller, arguments)
             if params.name == "check_answer":
                 _only(arguments, _CHECK_PARAMETERS)
@@ -307,6 +410,8 @@ class _Handlers:
         if dollars is not None and self._max_dollars is not None:
             dollars = min(dollars, self._max_dollars)
         async with _progress(ctx) as hear:
+            if self._opening is not None:
+                await self._opening.wait(hear)
             work = asyncio.ensure_future(
                 self._ask(
                     question,
@@ -337,9 +442,10 @@ class _Handlers:
         if cursor and not start:
             raise MCPError(code=types.INVALID_PARAMS, message="no such cursor: begin without one")
         listed = await self._reading(
+            ctx,
             lambda: self._corpus().list_documents(
                 None, principal=caller.principal, only_current=False, start=start, limit=RESOURCES_PER_PAGE
-            )
+            ),
         )
         resources = [
             types.Resource(
@@ -374,9 +480,10 @@ class _Handlers:
         caller = self._caller(ctx)
         document, section, start = _of_uri(str(params.uri))
         passage = await self._reading(
+            ctx,
             lambda: self._corpus().read(
                 document, principal=caller.principal, section=section, start=start, limit=RESOURCE_CHARS
-            )
+            ),
         )
         if caller.connection:
             session = await asyncio.to_thread(self._sessions.of_connection, caller.principal, caller.connection)
@@ -393,8 +500,9 @@ class _Handlers:
         )
         return types.ReadResourceResult(contents=[contents])
 
-    async def _reading(self, read: Callable[[], _T]) -> _T:
+    async def _reading(self, ctx: ServerRequestContext[Any, Any], read: Callable[[], _T]) -> _T:
         try:
+            await self._there(ctx)
             return await asyncio.to_thread(read)
         except Exception as problem:
             code = types.INVALID_PARAMS if isinstance(problem, UsageError) else types.INTERNAL_ERROR
@@ -411,7 +519,7 @@ class _Handlers:
 
     def _line(self, text: str) -> str:
         """One line without the places of this machine."""
-        config = self._corpus().config
+        config = self._opening.config if self._opening is not None else self._corpus().config
         for place in {str(config.root), *(str(source.path) for source in config.sources)}:
             if place.startswith("/") and len(place) > 1:
                 text = text.replace(place, "…")
@@ -486,7 +594,7 @@ async def _progress(ctx: ServerRequestContext[Any, Any]) -> AsyncGenerator[Hear]
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     def hear(event: Mapping[str, Any]) -> None:
-        line = event_line(event)
+        line = _building(event) if event["type"] == "progress" else event_line(event)
         if line is not None:
             loop.call_soon_threadsafe(lines.put_nowait, _one_line(redact(line)))
 
@@ -504,6 +612,12 @@ async def _progress(ctx: ServerRequestContext[Any, Any]) -> AsyncGenerator[Hear]
         await sending
     finally:
         sending.cancel()
+
+
+def _building(event: Mapping[str, Any]) -> str | None:
+    """How far an index is; None for a step too small to tell."""
+    done, total = int(event["done"]), int(event["total"])
+    return f"building the index: {done} of {total}" if done % max(1, total // 50) == 0 or done == total else None
 
 
 def uri_of(document: str) -> str:
@@ -720,10 +834,11 @@ _CHECK_PARAMETERS: dict[str, Any] = {
                                 "quote": {
                                     "type": "string",
                                     "maxLength": MAX_QUOTE,
-                                    "description": "Words copied exactly from what was read; … joins parts.",
+                                    "description": "Words copied exactly from what was read; … joins parts. An "
+                                    "absence needs none.",
                                 },
                             },
-                            "required": ["document", "quote"],
+                            "required": ["document"],
                         },
                     },
                     "premises": {"type": "array", "items": {"type": "integer"}, "description": "Claim numbers from 1."},
@@ -755,7 +870,7 @@ _CHECK_PARAMETERS: dict[str, Any] = {
 # Transports.
 
 
-def asks_of(assistant: Assistant) -> Asks:
+def asks_of(assistant: Callable[[], Assistant]) -> Asks:
     """`ask` straight through an assistant, whose principal is the only one."""
 
     async def ask(
@@ -767,7 +882,7 @@ def asks_of(assistant: Assistant) -> Asks:
         max_dollars: float | None,
         hear: Hear,
     ) -> Answer:
-        return await assistant.ask(
+        return await assistant().ask(
             question,
             mode=mode,
             max_steps=max_steps,
@@ -778,24 +893,42 @@ def asks_of(assistant: Assistant) -> Asks:
     return ask
 
 
-def server_over(assistant: Assistant) -> Server[Any]:
+def server_over(assistant: Assistant | Opening) -> Server[Any]:
     """A server for one client that owns everything: over stdio, or in the same process."""
     from .assistant import MODES
 
+    opening = assistant if isinstance(assistant, Opening) else None
     budget = assistant.config.budget
+
+    def there() -> Assistant:
+        return assistant.assistant if isinstance(assistant, Opening) else assistant
+
     return create_server(
-        lambda: assistant.corpus,
-        asks_of(assistant),
+        lambda: there().corpus,
+        asks_of(there),
         modes=MODES,
         max_steps=budget.max_steps,
         max_dollars=budget.max_dollars,
         caller=lambda ctx: Caller(principal=OWNER, connection="stdio"),
+        opening=opening,
     )
 
 
-async def serve_stdio(assistant: Assistant) -> None:
-    """Serves one client over stdin and stdout until it closes stdin. stdout carries the protocol and nothing else."""
-    server = server_over(assistant)
+async def serve_stdio(opening: Opening) -> None:
+    """Serves one client over stdin and stdout until it closes stdin. stdout carries the protocol and nothing else.
+
+    Raises what kept the corpus from being opened, once the client has gone.
+    """
+    server = server_over(opening)
+    opening.begin()
+    try:
+        await _over_stdio(server)
+    finally:
+        await opening.close()
+
+
+async def _over_stdio(server: Server[Any]) -> None:
+    options = server.create_initialization_options(NotificationOptions(tools_changed=True))
     async with stdio_server() as (incoming, outgoing):
         send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
@@ -810,7 +943,7 @@ async def serve_stdio(assistant: Assistant) -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(relay)
-            await server.run(receive, outgoing, server.create_initialization_options())
+            await server.run(receive, outgoing, options)
             group.cancel_scope.cancel()
 
 

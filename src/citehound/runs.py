@@ -61,6 +61,7 @@ _MIGRATIONS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     ALTER TABLE runs ADD COLUMN principal TEXT NOT NULL DEFAULT 'owner';
     CREATE INDEX runs_principal ON runs (principal, id DESC);
     """,
+    "",  # the tables of `tallies` as they were first
     lambda db: _count_all(db),
 )
 """SQL, or a function that does it."""
@@ -125,18 +126,8 @@ class RunRecord:
 
     @property
     def documents(self) -> frozenset[str]:
-        """What it found, read or quoted. What a model only named is not among it: that would tell what there is."""
-        cited = [c for claim in self.answer.claims for c in claim.citations]
-        cited += [c for row in self.answer.rows for cell in row.cells for c in cell.citations]
-        found = [c.document for c in cited if c.status == "verified"]
-        found += [reference.document for call in self.answer.calls for reference in call.returned]
-        found += [row.document for row in self.answer.rows]
-        for event in self.events:
-            if event.get("type") in ("read", "fact"):
-                found.append(str(event["document"]))
-            elif event.get("type") == "hits":
-                found += [str(reference["document"]) for reference in event["returned"]]
-        return frozenset(found)
+        """What it found, read or quoted; see `tallies.shown`."""
+        return tallies.shown(self.answer, self.events)
 
 
 def new_run_id() -> str:

@@ -60,6 +60,11 @@ CREATE TABLE fact_documents (
     PRIMARY KEY (fact, document)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fact_documents_document ON fact_documents (document);
+CREATE TABLE fact_shown (
+    fact INTEGER NOT NULL,
+    document TEXT NOT NULL,
+    PRIMARY KEY (fact, document)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE fact_gaps (
     fact INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -69,7 +74,7 @@ CREATE TABLE fact_gaps (
     PRIMARY KEY (fact, number)
 ) STRICT, WITHOUT ROWID
 """
-_NAMES = ("fact_gaps", "fact_documents", "fact_sources", "run_facts")
+_NAMES = ("fact_gaps", "fact_shown", "fact_documents", "fact_sources", "run_facts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +104,28 @@ class Tally:
     """Those that were searched or read. A failed citation of anything else belongs to no source."""
     documents: Mapping[str, bool]
     """Documents of which something was read, and whether a verified citation is from them."""
+    shown: frozenset[str]
+    """See the function `shown`."""
     gaps: Sequence[tuple[str, str, bool]]
     """Topic (see `topic_of`), wording, and whether it was searched for."""
+
+
+def shown(answer: Answer, events: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The documents that a run found, read or quoted.
+
+    What a model only named is not among them: that would tell what there is.
+    """
+    cited = [c for claim in answer.claims for c in claim.citations]
+    cited += [c for row in answer.rows for cell in row.cells for c in cell.citations]
+    found = [c.document for c in cited if c.status == "verified"]
+    found += [reference.document for call in answer.calls for reference in call.returned]
+    found += [row.document for row in answer.rows]
+    for event in events:
+        if event.get("type") in ("read", "fact"):
+            found.append(str(event["document"]))
+        elif event.get("type") == "hits":
+            found += [str(reference["document"]) for reference in event["returned"]]
+    return frozenset(found)
 
 
 def topic_of(what: str) -> str:
@@ -138,6 +163,7 @@ def tally(answer: Answer, events: Sequence[Mapping[str, Any]]) -> Tally:
             for name in sources
         },
         documents={document: document in cited for document in read},
+        shown=shown(answer, events),
         gaps=[(topic_of(what), what, checked) for what, checked in gaps],
     )
 
@@ -194,6 +220,10 @@ def put(db: sqlite3.Connection, columns: Sequence[object], counted: Tally | None
     db.executemany(
         "INSERT OR REPLACE INTO fact_documents VALUES (?, ?, ?)",
         [(fact, _shown(d), int(cited)) for d, cited in counted.documents.items()],
+    )
+    db.executemany(
+        "INSERT OR IGNORE INTO fact_shown VALUES (?, ?)",
+        [(fact, redact(d.encode("utf-8", "replace").decode())) for d in counted.shown],
     )
     db.executemany(
         "INSERT INTO fact_gaps VALUES (?, ?, ?, ?, ?)",

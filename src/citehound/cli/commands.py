@@ -18,6 +18,7 @@ import click
 from ..config import FILE_NAME, Config, unknown_variables
 from ..config import load as load_config
 from ..errors import CitehoundError, ConfigError, UnknownDocument, UsageError
+from ..events import Emit, Event, nowhere
 from . import output
 
 if TYPE_CHECKING:
@@ -151,13 +152,18 @@ def _explain(file: Path, config_path: Path | None) -> None:
     output.show_explained(document, chunk(document))
 
 
-def _sync(config: Config, *, rebuild: bool = False, figures: bool = False) -> SyncReport:
+def _sync(config: Config, *, rebuild: bool = False, figures: bool = False, emit: Emit = nowhere) -> SyncReport:
     from ..corpus import Corpus
 
-    with Corpus.open(config, write=True) as corpus, output.progress("indexing") as emit:
+    with Corpus.open(config, write=True) as corpus, output.progress("indexing") as show:
+
+        def both(event: Event) -> None:
+            show(event)
+            emit(event)
+
         for warning in corpus.warnings:
             output.err(f"note: {warning}")
-        return _without_echoes(corpus.sync(emit=emit, rebuild=rebuild, figures=figures), config)
+        return _without_echoes(corpus.sync(emit=both, rebuild=rebuild, figures=figures), config)
 
 
 def _without_echoes(report: SyncReport, config: Config) -> SyncReport:
@@ -173,14 +179,14 @@ def _without_echoes(report: SyncReport, config: Config) -> SyncReport:
     return replace(report, files=files)
 
 
-def opened(config: Config) -> Corpus:
-    """The corpus to read from; without an index it is built first, with progress."""
+def opened(config: Config, *, emit: Emit = nowhere) -> Corpus:
+    """The corpus to read from; without an index it is built first, with progress, of which `emit` hears too."""
     from ..corpus import Corpus
 
     with Corpus.open(config, write=True) as probe:
         empty = probe.is_empty()
     if empty:
-        report = _sync(config)
+        report = _sync(config, emit=emit)
         for file in report.files:
             if file.status == "failed":
                 output.err(f"could not read {file.source}/{file.path}: {file.reason}")

@@ -48,7 +48,8 @@ def mcp(context: click.Context, http: bool, host: str, port: int, model: str | N
         context.invoke(serve, host=host, port=port, config_path=config_path)
         return
     from ..assistant import Assistant
-    from ..mcp_server import serve_stdio
+    from ..events import Emit
+    from ..mcp_server import Opening, serve_stdio
     from ..tracing import configure
 
     config = load(config_path)
@@ -60,12 +61,15 @@ def mcp(context: click.Context, http: bool, host: str, port: int, model: str | N
     warning = configure(settings=config.tracing)
     if warning:
         output.err(f"note: {warning}")
-    with opened(config) as corpus, Assistant(config, corpus=corpus) as assistant:
-        output.err("serving MCP over stdio to the client that started this")
-        try:
-            asyncio.run(_until_terminated(serve_stdio(assistant)))
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+
+    def assistant(emit: Emit) -> Assistant:
+        return Assistant(config, corpus=opened(config, emit=emit))
+
+    output.err("serving MCP over stdio to the client that started this")
+    try:
+        asyncio.run(_until_terminated(serve_stdio(Opening(config, assistant))))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 async def _until_terminated(serving: Coroutine[None, None, None]) -> None:

@@ -20,7 +20,7 @@ from ..assistant import MAX_QUESTION
 from ..config import SourceConfig
 from ..corpus import Corpus, FileReport
 from ..documents import DocumentInfo, Passage, SearchResult
-from ..drafts import MAX_CLAIMS, MAX_GAPS, Draft, DraftClaim, DraftGap, oversize
+from ..drafts import MAX_CLAIMS, MAX_GAPS, Draft, DraftCitation, DraftClaim, DraftGap, oversize
 from ..errors import UnknownSource
 from ..runs import MOST_REASON, Feedback, RunSummary
 from ..security import visible
@@ -99,10 +99,24 @@ class Place(_Body):
     end: int | None = Field(default=None, ge=0)
 
 
+def _plainly(schema: dict[str, Any]) -> None:
+    """As the fields are."""
+
+
+class CheckedCitation(DraftCitation):
+    """The quote may be left out for an absence."""
+
+    model_config = ConfigDict(json_schema_extra=_plainly)
+
+
+class CheckedClaim(DraftClaim):
+    citations: tuple[CheckedCitation, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+
+
 class Verify(_Body):
     """An answer to check. What counts as read is what is named here, and what the run has read."""
 
-    claims: list[DraftClaim] = Field(default_factory=list[DraftClaim], max_length=MAX_CLAIMS)
+    claims: list[CheckedClaim] = Field(default_factory=list[CheckedClaim], max_length=MAX_CLAIMS)
     missing: list[DraftGap] = Field(default_factory=list[DraftGap], max_length=MAX_GAPS)
     question: str = Field(default="", max_length=MAX_QUESTION)
     read: list[Place] = Field(default_factory=list[Place], max_length=200)
@@ -129,7 +143,10 @@ class Run:
 
     run_id: str
     running: bool
+    """Also while it waits."""
     question: str
+    waiting: int | None = None
+    """While it waits for its turn to work: how many go before it."""
     summary: RunSummary | None = None
     answer: Answer | None = None
     feedback: Feedback | None = None
@@ -316,7 +333,7 @@ async def get_run(run_id: RunId, request: Request, caller: Caller) -> Run:
     questions = questions_of(request)
     running = questions.running(run_id, principal=caller)
     if running is not None:
-        return Run(run_id=run_id, running=True, question=str(running.events[0]["question"]))
+        return Run(run_id=run_id, running=True, question=str(running.events[0]["question"]), waiting=running.waiting)
     record = await questions.record(run_id, principal=caller)
     return Run(
         run_id=record.summary.run_id,

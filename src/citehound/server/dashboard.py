@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import fields, replace
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,7 +19,8 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from ..access import OWNER, Principal
-from ..dashboard import Dashboard, Matching, Selection, citation_alert, dashboard, matching
+from ..answers import Answer
+from ..dashboard import Dashboard, Matching, Selection, Withheld, citation_alert, dashboard, matching
 from ..errors import CitehoundError
 from .api import ERRORS, questions_of
 from .identity import Caller
@@ -29,6 +34,8 @@ SCRAPER = "metrics"
 """A token of this group may read /metrics beside the owners'."""
 CHART = Path(__file__).parents[1] / "evals" / "static" / "chart"
 """Chart.js, which the reports of evaluations use too."""
+_MOST_COUNTED = 10_000
+"""Runs that are known to be counted."""
 _LATEST = 32_503_680_000
 """The year 3000, in seconds since the epoch."""
 router = APIRouter(responses=ERRORS)
@@ -82,6 +89,7 @@ async def get_dashboard(wanted: Annotated[Wanted, Query()], request: Request, ca
             zone=zone,
             settings=questions.config.dashboard,
             documents=_documents(questions, caller),
+            withheld=_withheld(questions, caller),
         )
 
     return await asyncio.to_thread(look)
@@ -92,10 +100,14 @@ async def dashboard_runs(wanted: Annotated[Page, Query()], request: Request, cal
     questions = questions_of(request)
 
     def look() -> Matching:
-        found = matching(
-            questions.store, wanted.selection(), principal=caller, limit=wanted.limit, before=wanted.before
+        return matching(
+            questions.store,
+            wanted.selection(),
+            principal=caller,
+            withheld=_withheld(questions, caller),
+            limit=wanted.limit,
+            before=wanted.before,
         )
-        return replace(found, runs=questions.shown(found.runs, principal=caller)) if found.runs else found
 
     return await asyncio.to_thread(look)
 
@@ -114,6 +126,8 @@ async def get_metrics(request: Request, caller: Caller) -> Response:
             403, f"these are everyone's numbers: a token of the group {SCRAPER!r} may read them, and the owner's"
         )
     metrics: Metrics = request.app.state.metrics
+    watch: Watch = request.app.state.watch
+    await watch.catch_up()
     return Response(await asyncio.to_thread(metrics.text), headers={"content-type": CONTENT_TYPE})
 
 
@@ -122,6 +136,17 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Refused(422, f"no time zone is called {name!r}; use a name as in 'Europe/Berlin'") from None
+
+
+def _withheld(questions: Questions, principal: Principal) -> Withheld | None:
+    """None where nothing is kept from anybody. Raises Refused (503) while there is no index to look at."""
+    if principal.owner or not questions.corpus.access.limited:
+        return None
+
+    def of(documents: Sequence[str]) -> list[str]:
+        return [name for name in documents if questions.corpus.withheld((name,), principal=principal)]
+
+    return of
 
 
 def _documents(questions: Questions, principal: Principal) -> dict[str, str] | None:
@@ -134,20 +159,67 @@ def _documents(questions: Questions, principal: Principal) -> dict[str, str] | N
 
 
 class Watch:
-    """Looks after each question whether too many citations failed lately; says so in the log when that changes."""
+    """Counts every question that ends from now on, whoever asked it, and looks whether too many citations failed
+    lately; says so in the log when that changes."""
 
     def __init__(self, questions: Questions, metrics: Metrics) -> None:
         self._questions = questions
         self._metrics = metrics
         self._raised = False
+        self._begun = time.time()
+        self._looked = 0
+        """The last row of the facts that was looked at."""
+        self._counted: OrderedDict[str, None] = OrderedDict()
+        """Runs that are in the metrics, the latest of them."""
+        self._one = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
 
     def ended(self, running: Running) -> None:
-        """A question is over."""
+        """A question of this server is over."""
         if running.answer is not None:
-            self._metrics.answered(running.answer)
+            self._count(running.answer)
         if self.task is None or self.task.done():
             self.task = asyncio.get_running_loop().create_task(self._look())
+
+    def _count(self, answer: Answer) -> None:
+        if answer.run_id in self._counted:
+            return
+        self._counted[answer.run_id] = None
+        while len(self._counted) > _MOST_COUNTED:
+            self._counted.popitem(last=False)
+        self._metrics.answered(answer)
+
+    async def catch_up(self) -> None:
+        """Counts what others have recorded: the command line, MCP over stdio, programs in Python."""
+        async with self._one:
+            try:
+                while found := await asyncio.to_thread(self._newer):
+                    for row, answer in found:
+                        self._looked = row
+                        if answer is not None:
+                            self._count(answer)
+            except CitehoundError as error:
+                log.warning("questions of others cannot be counted: %s", error)
+            await self._look()
+
+    def _newer(self) -> list[tuple[int, Answer | None]]:
+        """The next runs that were recorded since the start; None for what is counted or cannot be read."""
+        store = self._questions.store
+        if not store.path.exists():
+            return []
+        with store.reading() as db:
+            rows: list[tuple[int, str]] = db.execute(
+                "SELECT id, run FROM run_facts WHERE id > ? AND created >= ? ORDER BY id LIMIT 100",
+                (self._looked, self._begun),
+            ).fetchall()
+        found: list[tuple[int, Answer | None]] = []
+        for row, run_id in rows:
+            answer = None
+            if run_id not in self._counted:
+                with suppress(CitehoundError, ValueError, TypeError, KeyError):  # a record that cannot be read
+                    answer = store.get(run_id, principal=OWNER).answer
+            found.append((row, answer))
+        return found
 
     async def _look(self) -> None:
         try:
@@ -170,7 +242,8 @@ def add(app: FastAPI) -> None:
     questions: Questions = app.state.questions
     metrics = Metrics(running=questions.count)
     app.state.metrics = metrics
-    questions.on_end = Watch(questions, metrics).ended
+    watch = app.state.watch = Watch(questions, metrics)
+    questions.on_end = watch.ended
     app.include_router(router)
     app.router.routes.insert(0, Mount("/static/chart", StaticFiles(directory=CHART)))  # before the one of /static
     app.add_middleware(Counted, metrics=metrics)

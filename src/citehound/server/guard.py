@@ -47,6 +47,9 @@ _HEADERS = (
     ("cross-origin-opener-policy", "same-origin"),
     ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
 )
+_ALLOWED = ("authorization", "content-type", "accept", "last-event-id")
+_OF_CLIENTS = re.compile(r"(?:mcp|x-stainless|openai)-[a-z0-9-]{1,60}|traceparent|tracestate")
+"""What clients of MCP and of OpenAI's protocol send from a page beside that."""
 _OPEN_PATHS = ("/", "/dashboard", "/sources", "/doc/")
 """Pages that a link from elsewhere may open; they hold no data."""
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
@@ -104,7 +107,7 @@ class Guard:
                 if allowed is not None and origin is not None:
                     out["access-control-allow-origin"] = origin
                     out["cross-origin-resource-policy"] = "cross-origin"
-                    out["access-control-expose-headers"] = "X-Run-Id, Retry-After"
+                    out["access-control-expose-headers"] = "X-Run-Id, Retry-After, WWW-Authenticate, Mcp-Session-Id"
                 if self._cors:
                     out.add_vary_header("Origin")
             await send(message)
@@ -113,7 +116,7 @@ class Guard:
         if wrong is not None:
             return await _refusal(*wrong)(scope, receive, dressed)
         if allowed is not None and scope["method"] == "OPTIONS":
-            return await self._preflight(scope, receive, dressed)
+            return await self._preflight(scope, receive, dressed, headers)
         if self._active >= MOST_REQUESTS:
             return await problem(503, "too many requests are being served; try again in a moment", retry_after=2)(
                 scope, receive, dressed
@@ -188,12 +191,14 @@ class Guard:
             return {f"http://{name}" for name in names}
         return known
 
-    async def _preflight(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _preflight(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         answer = problem(204, "")
         answer.body = b""
         answer.headers["content-length"] = "0"
         answer.headers["access-control-allow-methods"] = "GET, POST, DELETE"
-        answer.headers["access-control-allow-headers"] = "Authorization, Content-Type, Accept, Last-Event-ID"
+        wanted = headers.get("access-control-request-headers", "")[:MOST_HEADERS].lower().split(",")
+        clients = [name for name in map(str.strip, wanted) if _OF_CLIENTS.fullmatch(name)]
+        answer.headers["access-control-allow-headers"] = ", ".join((*_ALLOWED, *clients))
         answer.headers["access-control-max-age"] = "600"
         await answer(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""What the server counts for Prometheus: questions as they end, and requests as they are answered; stores nothing."""
+"""The counters for Prometheus, of questions that ended and of requests that were answered; stores nothing."""
 
 from __future__ import annotations
 
