@@ -159,6 +159,34 @@ def test_calls_that_make_no_sense_end_nothing(corpus: Corpus, turn: Any) -> None
     assert [c.status for c in ran.claims] == ["verified"]
 
 
+def test_an_unknown_tool_and_arguments_that_are_no_object_are_answered_like_any_call(corpus: Corpus) -> None:
+    ran = run_agent(corpus, [[call("delete_everything"), call("search_rules", "[1]"), READ], GOOD])
+    told = sent(ran.model.requests[1])
+    assert "no tool 'delete_everything'" in told and "the arguments are no JSON object" in told
+    assert [(c.tool, c.error is None) for c in ran.ledger.evidence().calls] == [
+        ("delete_everything", False),
+        ("search_rules", False),
+        ("read_document", True),
+    ]
+    assert [c.status for c in ran.claims] == ["verified"]
+
+
+def test_calls_before_a_draft_run_first_and_those_after_it_not_at_all(corpus: Corpus) -> None:
+    final = call("final_answer", GOOD.model_dump(mode="json"))
+    ran = run_agent(corpus, [[READ, final, SEARCH]])
+    assert [c.tool for c in ran.ledger.evidence().calls] == ["read_document"]
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert ran.meter.spent().steps == 1
+
+
+def test_calls_beside_a_draft_that_is_sent_back_run(corpus: Corpus) -> None:
+    final = call("final_answer", GOOD.model_dump(mode="json"))
+    ran = run_agent(corpus, [SEARCH, [final, READ], GOOD])
+    assert "not read" in sent(ran.model.requests[2])
+    assert [c.tool for c in ran.ledger.evidence().calls] == ["search_rules", "read_document"]
+    assert [c.status for c in ran.claims] == ["verified"]
+
+
 # drafts that fail their checks
 
 

@@ -79,7 +79,40 @@ FREE = Price(input=0.0, output=0.0)
 _DUST = 1e-12
 """Dollars that only rounding leaves."""
 
-_PIECES = re.compile(r"([A-Z]?[a-z]+)|([A-Za-z]+)|([0-9]+)|(\n+|\s{2,})|(\s)|([\x21-\x7e])|(.)", re.DOTALL)
+_PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Za-z]+|[0-9]+|\n+|\s{2,}|\s|[\x21-\x7e]|.", re.DOTALL)
+_WORD = re.compile(r"[A-Z]?[a-z]+")
+_MOST_KNOWN = 50_000
+"""Pieces of text whose tokens are remembered."""
+
+
+class _Tokens(dict[str, float]):
+    """Tokens of a piece, worked out once: the same words come again and again."""
+
+    def __missing__(self, piece: str) -> float:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        tokens = _tokens(piece)
+        if len(piece) <= 24:
+            self[piece] = tokens
+        return tokens
+
+
+_known = _Tokens()
+
+
+def _tokens(piece: str) -> float:
+    first, length = piece[0], len(piece)
+    if first.isascii() and first.isalpha():
+        if _WORD.fullmatch(piece):
+            return math.ceil(length / 3) if length <= 24 else length / 1.5
+        return math.ceil(length / 2) if length <= 24 else length / 1.2
+    if first in "0123456789":
+        return length
+    if first.isspace():
+        return 0.1 if length == 1 and first != "\n" else 1
+    if "\x21" <= first <= "\x7e":
+        return 1
+    return 4 if ord(first) > 0xFFFF else 2
 
 
 def worst_tokens(text: str) -> int:
@@ -88,21 +121,7 @@ def worst_tokens(text: str) -> int:
     Words count a token per three letters (per two in mixed case), every digit and sign one, a character outside
     ASCII two, or four beyond the basic plane. Prose comes out about one half too high.
     """
-    total = 0.0
-    for word, mixed, digits, blank, space, sign, other in _PIECES.findall(text):
-        if word:
-            total += math.ceil(len(word) / 3) if len(word) <= 24 else len(word) / 1.5
-        elif mixed:
-            total += math.ceil(len(mixed) / 2) if len(mixed) <= 24 else len(mixed) / 1.2
-        elif digits:
-            total += len(digits)
-        elif blank or sign:
-            total += 1
-        elif other:
-            total += 4 if ord(other) > 0xFFFF else 2
-        else:
-            total += 0.1 * len(space)
-    return math.ceil(total)
+    return math.ceil(sum(map(_known.__getitem__, _PIECES.findall(text))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +304,10 @@ class Meter:
             while at is not None:
                 at._calls += 1
                 at = at._parent
+
+    def restart(self) -> None:
+        """Time counts from now on."""
+        self._started = self._clock()
 
     def run_spent(self) -> Spent:
         """What the whole run has spent, where this is a share of it."""

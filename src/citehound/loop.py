@@ -12,29 +12,27 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any, cast
 
-from pydantic_ai import Agent, ModelRetry, NativeOutput, TextOutput, ToolOutput
-from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler
-from pydantic_ai.exceptions import (
-    ContentFilterError,
-    IncompleteToolCall,
-)
+from pydantic import ValidationError
+from pydantic_ai.exceptions import ContentFilterError, IncompleteToolCall
 from pydantic_ai.messages import (
+    InstructionPart,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     TextPart,
     ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
-from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_ai.usage import UsageLimits
-from pydantic_core import SchemaValidator, core_schema
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.tools import GenerateToolJsonSchema, ToolDefinition
+from pydantic_core import ErrorDetails
 
 from .answers import Citation, Claim, Gap, Row, StopReason
 from .budget import Meter, Price, worst_tokens
@@ -55,7 +53,6 @@ from .prompts import (
     step_notes,
     wrong_form,
 )
-from .replies import plain_feedback
 from .security import PROMPT_MARK, REDACTED, Draw, Prompt, draw_mark, sealed, visible
 from .text_drafts import read_text
 from .toolbox import MAX_CALLS, RESULT_TOKENS, Toolbox
@@ -75,11 +72,10 @@ _NEARLY_FULL = 2 * _MIN_RESULTS
 
 _LONG_LINE = 100
 """Characters of a line of the instructions from which on it is kept from answers."""
+_MOST_FAULTS = 20
+"""Of the form of one draft that are told."""
 _MOST_QUOTED = 20
 """Documents that a partial composed by code quotes."""
-_ENOUGH = 1000
-"""Retries as pydantic-ai counts them; the conversation ends a run long before."""
-_ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +102,25 @@ class Outcome:
     """The provider gave up or was given up: asking it again in this run is no use."""
 
 
+class SentBack(Exception):
+    """A draft is not taken; says to the model what to mend."""
+
+
 class Stopped(Exception):
     """Ends the conversation from inside; carries the stop reason and, for the reader, why."""
 
     def __init__(self, reason: StopReason, why: str) -> None:
         super().__init__(why)
         self.reason: StopReason = reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replies:
+    """What is said to a response."""
+
+    parts: tuple[ModelRequestPart, ...]
+    back: bool
+    """It asks for a better draft."""
 
 
 class Conversation:
@@ -201,15 +210,17 @@ class Conversation:
 
     # planning a request
 
-    def plan(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
-        """Decides what the next request is (a turn, or the last draft) and returns its cap of output tokens."""
+    def plan(self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters, *, retry: bool = False) -> int:
+        """Decides what the next request is (a turn, or the last draft) and returns its cap of output tokens.
+
+        `retry`: it asks for a better draft.
+        """
         base = self.input_tokens(messages, parameters)
         if self.model.window is not None and self._window_left(base) < _NEARLY_FULL:
             base -= self._compact(messages)
         self._base = base
         self._sent = len(messages)
         limits = self.limits
-        retry = self._step > 0 and _is_retry(messages)
         if retry:
             self._retries += 1
             if self._retries > MAX_RETRIES:
@@ -407,7 +418,6 @@ class Conversation:
                 continue
             response = self._with_call(self._bounded(self._hushed(response, messages)))
             self._settle_size(response)
-            await self._record_failed(response)
             return response
 
     def _hushed(self, response: ModelResponse, messages: Sequence[ModelMessage]) -> ModelResponse:
@@ -465,20 +475,6 @@ class Conversation:
             self.toolbox.note(note)
         return replace(response, parts=kept)
 
-    async def _record_failed(self, response: ModelResponse) -> None:
-        """Calls of unknown tools, and arguments that are no JSON object, are refused by pydantic-ai; the toolbox
-        records that they were tried."""
-        if self.toolbox is None:
-            return
-        for part in response.parts:
-            if not isinstance(part, ToolCallPart) or part.tool_name == FINAL_ANSWER:
-                continue
-            arguments = _arguments(part)
-            if arguments is None:
-                self.toolbox.failed(part.tool_name, "the arguments are no JSON object")
-            elif part.tool_name not in self.toolbox.names:
-                await self.toolbox.call(part.tool_name, arguments)
-
     def _with_call(self, response: ModelResponse) -> ModelResponse:
         """A draft that came as text becomes the call or the JSON it should have been; what is wrong with its form is
         kept."""
@@ -534,10 +530,58 @@ class Conversation:
             share = room // max(1, min(calls, MAX_CALLS))
             self.toolbox.limit_results(max(300, min(RESULT_TOKENS, share)))
 
+    # answering a response
+
+    async def replies(self, response: ModelResponse) -> Replies | None:
+        """What is said to a response; None where its draft is taken. Calls run in the order in which they are asked
+        for, those beside each other at the same time, and what is asked for after a draft that is taken does not."""
+        calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        form = self.model.structured
+        parts: list[ModelRequestPart] = []
+        back = False
+        if not calls:
+            text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+            said = await self._drafted(lambda: self.read_text(text) if form == "text" else _draft(text))
+            return None if said is None else Replies(parts=(UserPromptPart(said),), back=True)
+        for drafts, group in groupby(calls, key=lambda c: form == "tool" and c.tool_name == FINAL_ANSWER):
+            if not drafts:
+                parts += await asyncio.gather(*map(self._result, group))
+                continue
+            for part in group:
+                said = await self._drafted(partial(_draft, cast("str | dict[str, Any] | None", part.args)))
+                if said is None:
+                    return None
+                back = True
+                parts.append(ToolReturnPart(FINAL_ANSWER, said, tool_call_id=part.tool_call_id, outcome="retried"))
+        return Replies(parts=tuple(parts), back=back)
+
+    async def _drafted(self, draft: Callable[[], Draft]) -> str | None:
+        """What is wrong with a draft that is to be sent back; None where it is taken."""
+        try:
+            await self.validate(draft())
+        except SentBack as back:
+            return str(back)
+        except ValidationError as wrong:
+            return form_feedback([_wrong(fault) for fault in wrong.errors()[:_MOST_FAULTS]], answer=self._answering)
+        return None
+
+    async def _result(self, part: ToolCallPart) -> ToolReturnPart:
+        """The result of a call, or why there is none."""
+        given = await self._called(part.tool_name, _arguments(part))
+        # Marked once: the result stays in the messages as it is, and is sent again as it is.
+        return ToolReturnPart(part.tool_name, sealed(given, draw=self.drawn), tool_call_id=part.tool_call_id)
+
+    async def _called(self, name: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
+        if self.toolbox is None:
+            return {"error": f"no tool {name!r}: {self._answering}"}
+        if arguments is None:
+            return self.toolbox.failed(name, "the arguments are no JSON object")
+        return await self.toolbox.call(name, arguments)
+
     # checking a draft
 
-    async def validate(self, draft: Draft) -> Draft:
-        """The output validator: checks the draft, and sends it back once if the budget allows."""
+    async def validate(self, draft: Draft) -> None:
+        """Checks a draft. Raises SentBack, once, where it should be mended and the budget allows that."""
         faults, self._text_faults = self._text_faults, ()
         evidence = self.ledger.evidence()
         if too_big := oversize(draft):
@@ -566,20 +610,19 @@ class Conversation:
         if self.toolbox is not None and not (evidence.calls or reused or self._sent_to_search or self.last):
             self._sent_to_search = True
             if self._retry_fits(NOTHING_SEARCHED):
-                raise ModelRetry(NOTHING_SEARCHED)
+                raise SentBack(NOTHING_SEARCHED)
         if faults and not self._form_sent_back:
             back = form_feedback(faults, answer=self._answering)
             if self._retry_fits(back):
                 self._form_sent_back = True
-                raise ModelRetry(back)
+                raise SentBack(back)
         # Without tools, a gap that was not searched for cannot be mended; a claim can.
         mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
         if checked.feedback and mendable and not self._sent_back:
             back = feedback(checked.feedback, answer=self._answering)
             if self._retry_fits(back):
                 self._sent_back = True
-                raise ModelRetry(back)
-        return draft
+                raise SentBack(back)
 
     def _retry_fits(self, back: str) -> bool:
         if self._retries >= MAX_RETRIES:
@@ -700,124 +743,79 @@ async def converse(
 ) -> Outcome:
     """Runs the conversation to its end. Raises nothing but cancellation."""
     state = conversation
-    toolbox = state.toolbox
-    form = state.model.structured
-    output: ToolOutput[Draft] | NativeOutput[Draft] | TextOutput[Draft] = (
-        TextOutput(state.read_text)
-        if form == "text"
-        else NativeOutput(Draft, name=FINAL_ANSWER)
-        if form == "native"
-        else ToolOutput(Draft, name=FINAL_ANSWER)
-    )
-    told = answer_form(form)
-    agent: Agent[None, Draft] = Agent(
-        _MeteredModel(state.model.model, state),
-        deps_type=type(None),
-        output_type=output,
-        instructions=f"{instructions}\n\n{told}" if told else instructions,
-        toolsets=[] if toolbox is None else [_Tools(toolbox, state.drawn)],
-        capabilities=[_Budgeted(state)],
-        retries={"tools": _ENOUGH, "output": _ENOUGH},
-        model_settings=cast(ModelSettings, {"parallel_tool_calls": True, **state.model.settings, **(settings or {})}),
-        name=state.agent,
-    )
-    agent.output_validator(state.validate)
+    told = answer_form(state.model.structured)
     if state.earlier and state.only is None:
         prompt = Prompt(f"{prompt}\n\n{state.earlier}")
     try:
-        await agent.run(prompt, usage_limits=UsageLimits(request_limit=None))
+        async with state.model.model:
+            await _exchange(
+                state,
+                prompt=prompt,
+                instructions=f"{instructions}\n\n{told}" if told else instructions,
+                settings={"parallel_tool_calls": True, **state.model.settings, **(settings or {})},
+            )
     except Exception as problem:
         return await asyncio.to_thread(state.outcome, problem)
     return state.outcome()
 
 
-class _MeteredModel(WrapperModel):
-    """Sends every request of a run through its conversation, which reserves and settles."""
-
-    def __init__(self, wrapped: Model, conversation: Conversation) -> None:
-        super().__init__(wrapped)
-        self._conversation = conversation
-
-    # Versions of the library differ in what else this takes; it is handed on.
-    def prepare_messages(self, messages: list[ModelMessage], *rest: Any, **named: Any) -> list[ModelMessage]:
-        return super().prepare_messages(plain_feedback(messages), *rest, **named)
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        settings = cast(dict[str, Any], dict(model_settings or {}))
-        return await self._conversation.send(messages, settings, model_request_parameters)
-
-
-class _Budgeted(AbstractCapability[None]):
-    """Plans each request before it is sent: a turn, or the last draft with function tools withheld."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-
-    async def wrap_model_request(
-        self,
-        ctx: RunContext[None],
-        *,
-        request_context: ModelRequestContext,
-        handler: WrapModelRequestHandler,
-    ) -> ModelResponse:
-        state = self._conversation
-        parameters = request_context.model_request_parameters
-        cap = state.plan(request_context.messages, parameters)
-        settings: dict[str, Any] = {**(request_context.model_settings or {}), "max_tokens": cap}
+async def _exchange(state: Conversation, *, prompt: str, instructions: str, settings: Mapping[str, Any]) -> None:
+    """Request after request, until a draft is taken. Raises what ends it otherwise."""
+    parameters = _parameters(state, instructions)
+    messages: list[ModelMessage] = [ModelRequest([UserPromptPart(prompt)], instructions=instructions)]
+    back = False
+    while True:
+        cap = state.plan(messages, parameters, retry=back)
+        wanted = {**settings, "max_tokens": cap}
         if state.last and parameters.function_tools:
             # The definitions stay, so that a cached prefix stays; the output tool can still be called.
-            settings["tool_choice"] = "none"
-        return await handler(replace(request_context, model_settings=cast(ModelSettings, settings)))
+            wanted["tool_choice"] = "none"
+        response = await state.send(state.model.model.prepare_messages(messages, parameters), wanted, parameters)
+        replies = await state.replies(response)
+        if replies is None:
+            return
+        back = replies.back
+        messages += (response, ModelRequest(replies.parts, instructions=instructions))
 
 
-class _Tools(AbstractToolset[None]):
-    """A toolbox as pydantic-ai calls it: arguments arrive as they were sent, any object will do."""
-
-    def __init__(self, toolbox: Toolbox, draw: Draw) -> None:
-        self._toolbox = toolbox
-        self._draw = draw
-
-    @property
-    def id(self) -> str:
-        return "citehound"
-
-    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
-        return {
-            tool.name: ToolsetTool(
-                toolset=self,
-                tool_def=ToolDefinition(
-                    name=tool.name, description=tool.description, parameters_json_schema=tool.parameters
-                ),
-                max_retries=_ENOUGH,
-                args_validator=_ANY_OBJECT,
-            )
-            for tool in self._toolbox.tools
-        }
-
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
-    ) -> dict[str, Any]:
-        # Marked once: the result stays in the messages as it is, and is sent again as it is.
-        return sealed(await self._toolbox.call(name, tool_args), draw=self._draw)
+def _parameters(state: Conversation, instructions: str) -> ModelRequestParameters:
+    """The same for all requests of a run: what may be called, and how an answer is handed in."""
+    form = state.model.structured
+    schema, about = _draft_schema()
+    tools = () if state.toolbox is None else state.toolbox.tools
+    return ModelRequestParameters(
+        function_tools=[
+            ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
+            for tool in tools
+        ],
+        output_mode=form,
+        output_tools=[
+            ToolDefinition(name=FINAL_ANSWER, description=about, parameters_json_schema=schema, kind="output")
+        ]
+        if form == "tool"
+        else [],
+        output_object=OutputObjectDefinition(name=FINAL_ANSWER, description=about, json_schema=schema)
+        if form == "native"
+        else None,
+        allow_text_output=form != "tool",
+        instruction_parts=[InstructionPart(instructions)],
+    )
 
 
-def _is_retry(messages: Sequence[ModelMessage]) -> bool:
-    """True when the request asks for a better draft. By names, as versions of the library differ in the parts."""
-    latest = messages[-1] if messages else None
-    if not isinstance(latest, ModelRequest):
-        return False
-    for part in latest.parts:
-        kind, tool = str(part.part_kind), getattr(part, "tool_name", None)
-        if kind == "retry-feedback" or (kind == "retry-prompt" and tool in (None, FINAL_ANSWER)):
-            return True
-        if tool == FINAL_ANSWER and getattr(part, "outcome", "") == "retried":
-            return True
-    return False
+@lru_cache(maxsize=1)
+def _draft_schema() -> tuple[dict[str, Any], str]:
+    """The JSON schema of a draft as tools have it, and what it is."""
+    schema = Draft.model_json_schema(schema_generator=GenerateToolJsonSchema)
+    return schema, str(schema.pop("description"))
+
+
+def _wrong(fault: ErrorDetails) -> str:
+    """One thing that keeps a draft from being one, without repeating what was sent."""
+    return f"{'.'.join(map(str, fault['loc'])) or 'the whole'}: {fault['msg']}"
+
+
+def _draft(given: str | dict[str, Any] | None) -> Draft:
+    return Draft.model_validate_json(given or "{}") if isinstance(given, str) else Draft.model_validate(given or {})
 
 
 def _whole_calls(response: ModelResponse) -> bool:

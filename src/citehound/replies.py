@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that every provider takes."""
@@ -37,28 +37,6 @@ def readable(response: ModelResponse) -> ModelResponse:
         parts.append(part)
     same = len(parts) == len(response.parts) and all(a is b for a, b in zip(parts, response.parts, strict=True))
     return response if same else replace(response, parts=parts)
-
-
-def plain_feedback(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages with what is said about a draft in text as plain words of the user.
-
-    In pydantic-ai's own frame it would add a note to the system prompt, and the cached prefix of the whole run is lost.
-    """
-    return [_plain(m) if isinstance(m, ModelRequest) else m for m in messages]
-
-
-def _plain(message: ModelRequest) -> ModelRequest:
-    # By name, as versions of the library differ in the part.
-    if not any(str(part.part_kind) == "retry-feedback" for part in message.parts):
-        return message
-    parts: list[Any] = []
-    for part in message.parts:
-        content: object = getattr(part, "content", None)
-        if str(part.part_kind) == "retry-feedback" and isinstance(content, str):
-            parts.append(UserPromptPart(content))
-        else:
-            parts.append(part)
-    return replace(message, parts=parts)
 
 
 def _call(part: ToolCallPart, ids: set[str]) -> ToolCallPart:

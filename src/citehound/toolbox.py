@@ -828,15 +828,12 @@ class Toolbox:
         """Goes into the next result of this step."""
         self._step.notes.append(text)
 
-    def failed(self, name: str, error: str) -> None:
-        """Records a call that never reached a tool."""
+    def failed(self, name: str, error: str) -> dict[str, Any]:
+        """Records a call that never reaches a tool, and gives its result."""
         step = self._step
         step.calls += 1
         self._emit(ToolCalled(step=step.number, tool=name, arguments={}, agent=self._agent))
-        tool = self._by_name.get(name)
-        notes, step.notes = step.notes, []
-        self._failed(step, name, {}, tool, error, seconds=0.0)
-        step.notes = notes
+        return self._failed(step, name, {}, self._by_name.get(name), error, seconds=0.0)
 
     def forget(self, *, before: int) -> None:
         """Searches and listings of earlier steps no longer stand as they were given: later ones show them anew."""

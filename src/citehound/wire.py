@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Literal, cast
 
 from pydantic_ai.exceptions import (
@@ -206,8 +205,6 @@ class Wire:
                             cached_tokens=usage.cache_read_tokens,
                             cache_write_tokens=usage.cache_write_tokens,
                         )
-                        if hasattr(usage, "cost"):  # else pydantic-ai looks a price up for every reply
-                            usage.cost = Decimal(dollars)
                         self.meter.settle(
                             reservation,
                             dollars=dollars,

@@ -267,7 +267,9 @@ def _bedrock(config: ModelConfig, name: str, *, address: str | None) -> Model:
 
 def settings_for(config: ModelConfig, model: Model) -> ModelSettings:
     """What each request is sent with: one attempt only, a limit on silence, the prompt cache, and how much to think."""
-    settings: ModelSettings = {"max_retries": 0, "timeout": config.timeout, "cache": True}
+    settings: ModelSettings = {"timeout": config.timeout, "cache": True}
+    if not _counts_retries(model):  # else the client does it, and a request that says so would be sent by a copy of it
+        settings["max_retries"] = 0
     profile = model.profile
     thinks = profile.get("thinking_always_enabled", False) or profile.get("thinking_enabled_by_default", False)
     if config.thinking != "auto" and thinks:
@@ -284,9 +286,13 @@ _GEMINI_TOKENS = {"minimal": 128, "low": 512}
 
 def no_sdk_retries(model: Model) -> None:
     """Our own retries reserve money first; a client that retries by itself would spend behind the meter's back."""
-    client = getattr(model, "client", None)
-    if client is not None and isinstance(getattr(client, "max_retries", None), int):
-        client.max_retries = 0
+    if _counts_retries(model):
+        cast("Any", model).client.max_retries = 0
+
+
+def _counts_retries(model: Model) -> bool:
+    """True for a client that retries as often as an attribute of its own says."""
+    return isinstance(getattr(getattr(model, "client", None), "max_retries", None), int)
 
 
 def remember_schemas(model: Model, *, most: int = 8) -> None:
