@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MODES = ("auto", "direct", "single", "hops", "agent", "research")
 MAX_QUESTION = 8000
+Place = Callable[[Emit], AbstractAsyncContextManager[None]]
+"""Entered when a run has begun, before it works, and left when it is over. It may wait, and tells so by events."""
 NO_DOCUMENT = "No document was used for this answer."
 
 
@@ -49,8 +52,8 @@ class Assistant:
     `model` may be an opened model, a pydantic-ai `Model` (taken as free unless it comes as `OpenedModel` with its
     price), or None for the configured one; `small` is the same for decisions, None the configured one or else `model`.
     `judge` decides instead of both. `sources` are functions that are searched beside the configured sources (see
-    `citehound.source`); a corpus that is given has its own. Safe for parallel `ask` calls. Close it, or use it as a
-    context manager.
+    `citehound.source`); a corpus that is given has its own. `place` makes runs wait for their turn. Safe for parallel
+    `ask` calls. Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -65,12 +68,14 @@ class Assistant:
         principal: Principal = OWNER,
         record: bool = True,
         sources: Sequence[Callable[..., Any]] = (),
+        place: Place = nullcontext,
     ) -> None:
         self.config = config
         self._functions = _python_sources(sources)
         self.emit = emit
         self._principal = principal
         self._record = record
+        self._place = place
         self._owns_corpus = corpus is None
         self._corpus = corpus
         self._model = model
@@ -237,6 +242,7 @@ class Assistant:
             turn=turn,
             quarantine=self.config.security.quarantine,
             shown=Shown(corpus, self._principal, documents=[] if turn is None else {p.document for p in turn.read}),
+            place=self._place,
         )
         with run_span(run_id=run.id, question=question, mode=mode, model=opened.name) as traced:
             try:
@@ -467,6 +473,7 @@ class _Run:
         judge: Judge | None,
         emit: Emit,
         shown: Shown,
+        place: Place,
         turn: Turn | None = None,
         quarantine: bool = False,
     ) -> None:
@@ -477,6 +484,8 @@ class _Run:
         self.withdrawn = False
         """Whoever asked may not see any more what it has shown: it is being cancelled."""
         self._shown = shown
+        self._place = place
+        self._works = False
         task = asyncio.current_task()
         assert task is not None
         self.task = task
@@ -518,14 +527,22 @@ class _Run:
         prefetch: bool | None = None,
         survey: Survey | None = None,
     ) -> Answer:
-        from .loop import Outcome
-        from .routing import Task, strategy
-
         self.emit(
             RunStarted(
                 run_id=self.id, question=self.question, mode=self._mode, route=self._route, model=self._opened.name
             )
         )
+        async with self._place(self.emit):
+            self._works = True
+            self._meter.restart()
+            return await self._work(corpus, config, max_hops=max_hops, prefetch=prefetch, survey=survey)
+
+    async def _work(
+        self, corpus: Corpus, config: Config, *, max_hops: int | None, prefetch: bool | None, survey: Survey | None
+    ) -> Answer:
+        from .loop import Outcome
+        from .routing import Task, strategy
+
         task = Task(
             question=self.question,
             config=config,
@@ -601,6 +618,7 @@ class _Run:
                 corpus.view(principal=self._principal),
                 question=self._asked(),
                 stop_reason="cancelled",
+                declared=None if self._works else "the run was ended while it waited for its turn",
             )
         )
 

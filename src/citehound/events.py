@@ -28,6 +28,16 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waiting(Event):
+    """The run has begun and waits for its turn to work; `ahead` says how many go before it, None that it works now."""
+
+    type: ClassVar[str] = "waiting"
+    ahead: int | None
+    seconds: float
+    """It has waited so long."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decided(Event):
     """A small decision: `what` is skip, route, sufficient, reformulate or follow_up; `by` is 'rules' or a model."""
 

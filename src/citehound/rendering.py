@@ -216,6 +216,8 @@ def render_markdown(claims: Sequence[Claim], missing: Sequence[Gap] = (), rows: 
 def event_line(event: Mapping[str, Any]) -> str | None:
     """An event (`Event.to_dict()`) as a line for somebody who waits; None for one that is no news to him."""
     match event:
+        case {"type": "waiting", "ahead": int(ahead)}:
+            said = f"waits for its turn, {ahead} before it"
         case {"type": "hits", "source": source, "query": query, "filters": filters, "returned": returned}:
             narrowed = f" [{', '.join(f'{k}={v}' for k, v in filters.items())}]" if filters else ""
             said = f'searched {source}{narrowed} for "{query}": {len(returned)} hit{"" if len(returned) == 1 else "s"}'

@@ -35,13 +35,14 @@ from ..errors import (
     UnknownSource,
     UsageError,
 )
-from ..events import Answered, Emit, Event, RunStarted, nowhere
+from ..events import Answered, Emit, Event, RunStarted, Waiting, nowhere
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..parsing.pages import PAGE
 from ..parsing.worker import Limits, Worker
 from ..runs import RunRecord, RunStore, RunSummary
 from ..shown import Shown
 from .identity import Rate
+from .pace import Pace
 from .problems import BUG, Refused
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Running:
         self.answer: Answer | None = None
         self.error: CitehoundError | None = None
         """Why there is no answer."""
+        self.waiting: int | None = None
+        """How many go before it, while it waits for its turn to work."""
         self.done = False
         self.withdrawn = False
         """Its asker has lost the right to something that it has shown: it is ended, and nothing of it is given out."""
@@ -126,6 +129,8 @@ class Running:
             return self._wake()
         if answer is not None:
             self.answer = answer
+        if data["type"] == Waiting.type:
+            self.waiting = data["ahead"]
         self.events.append(data)
         self._wake()
 
@@ -291,6 +296,7 @@ class Questions:
         self._opening = threading.Lock()
         self._entered = AsyncExitStack()
         self._rate = Rate(config.server.questions_per_minute)
+        self.pace = Pace(config.server.max_questions)
         self.pages = Pages()
         self._closing = False
         self.on_end: Callable[[Running], None] = lambda running: None
@@ -377,6 +383,7 @@ class Questions:
             async with asyncio.timeout(CLOSE_SECONDS):
                 for running in active:
                     await running.ended()
+        self.pace.close()
         await self._entered.aclose()
         await asyncio.to_thread(self.pages.close)
         corpus, self._corpus = self._corpus, None
@@ -409,14 +416,14 @@ class Questions:
                 )
             config = replace(config, model=replace(config.model, name=model))
         if own and self._model is not None:
-            return Assistant(config, corpus, self._model, small=self._small, principal=principal)
+            return Assistant(config, corpus, self._model, small=self._small, principal=principal, place=self.pace.place)
         try:
             opened, small = self._opened(config) or (None, None)
         except ConfigError as error:
             if own:
                 raise
             raise UsageError(str(error)) from error
-        return Assistant(config, corpus, opened, small=small, principal=principal)
+        return Assistant(config, corpus, opened, small=small, principal=principal, place=self.pace.place)
 
     async def start(self, asked: Asked, *, principal: Principal) -> Running:
         """Begins a question. Raises UsageError for one that cannot be asked, Refused when there is no room for it."""
