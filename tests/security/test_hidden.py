@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
+from html import escape
 
 import pytest
-from attacks import HIDING, PLAIN
+from attacks import HIDING, PLAIN, cells, docx, odt, para, pptx, rezipped, sp, xlsx
 from checks import control_characters
 
 from citehound.documents import Document, RawDocument
 from citehound.parsing import parse
+from test_parsing_spreadsheet import NS as XLSX_NS
 
 SECRET = "Nobody sees QUARTZITE here."
 STYLES = (
@@ -204,6 +208,148 @@ def test_a_sheet_that_is_made_to_take_long_does_not() -> None:
         ":root{--a:var(--a)}.x{color:var(--a)}",
     ):
         assert SECRET in read("x.html", page(css + "}")).text
+
+
+W_WHITE = (
+    '<w:style w:type="character" w:styleId="Pale"><w:name w:val="Pale"/>'
+    '<w:rPr><w:color w:val="FFFFFF"/></w:rPr></w:style>'
+)
+
+
+def word(run: str = "", *, around: str = "{}", styles: str = "", properties: str = "") -> bytes:
+    """A DOCX with SECRET in a run of these properties."""
+    from test_parsing_docx import STYLES as DOCX_STYLES
+
+    body = around.replace("{}", para(escape(SECRET), run=run, properties=properties))
+    return docx(
+        para(PLAIN) + body, extra={"word/styles.xml": DOCX_STYLES.replace("</w:styles>", f"{styles}</w:styles>")}
+    )
+
+
+def cell_of(properties: str = "") -> str:
+    cells = f"<w:tc><w:p/></w:tc><w:tc><w:tcPr>{properties}</w:tcPr>{{}}</w:tc>"
+    return f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>"
+
+
+def shade(fill: str) -> str:
+    return f'<w:shd w:val="clear" w:fill="{fill}"/>'
+
+
+def sheet(font: str = "<font/>", fill: str = "", code: str = "General", row: str = "") -> bytes:
+    """An XLSX with SECRET in a cell of this style."""
+    looks = (
+        f'<fonts><font/>{font}</fonts><fills><fill><patternFill patternType="none"/></fill><fill>{fill}</fill></fills>'
+        f'<numFmts><numFmt numFmtId="170" formatCode="{escape(code, quote=True)}"/></numFmts><cellXfs><xf/>'
+        f'<xf fontId="1" fillId="{1 if fill else 0}" numFmtId="{170 if code != "General" else 0}"/></cellXfs>'
+    )
+    held = f'<row r="2"{row}><c r="A2" t="inlineStr"><is><t>{PLAIN}</t></is></c>'
+    held += f'<c r="B2" s="1" t="inlineStr"><is><t>{SECRET}</t></is></c></row>'
+    data = xlsx({"S": cells(1, "name", "note") + (held if not row else cells(2, PLAIN, "x") + held.replace("2", "3"))})
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            styles = f"<styleSheet {XLSX_NS}>{looks}</styleSheet>"
+            new.writestr(name, styles if name == "xl/styles.xml" else old.read(name))
+    return out.getvalue()
+
+
+def solid(colour: str) -> str:
+    return f'<patternFill patternType="solid"><fgColor {colour}/></patternFill>'
+
+
+def slide(run: str = "", *, beside: str = "", fill: str = "", background: str = "", x: int = 0) -> bytes:
+    """A PPTX with SECRET in a run of these properties."""
+    made = sp(SECRET, x=x).replace("<a:r><a:t>", f"<a:r><a:rPr>{run}</a:rPr><a:t>")
+    made = made.replace("</a:xfrm></p:spPr>", f"</a:xfrm>{fill}</p:spPr>")
+    data = pptx(sp("Notes", kind="title") + sp(PLAIN) + beside + made)
+    return rezipped(data, {"ppt/slides/s0.xml": ("<p:cSld>", f"<p:cSld>{background}")}) if background else data
+
+
+def ink(colour: str) -> str:
+    return f"<a:solidFill>{colour}</a:solidFill>"
+
+
+def rgb(value: str, more: str = "") -> str:
+    return f'<a:srgbClr val="{value}">{more}</a:srgbClr>'
+
+
+PICTURE = '<p:pic><p:nvPicPr><p:cNvPr id="9" name="p"/></p:nvPicPr><p:spPr><a:xfrm><a:off x="{}" y="0"/>' + (
+    '<a:ext cx="100" cy="100"/></a:xfrm></p:spPr></p:pic>'
+)
+DARK = f"<p:bg><p:bgPr>{ink(rgb('101010'))}</p:bgPr></p:bg>"
+
+
+def letter(properties: str, *, around: str = "{}", more: str = "") -> bytes:
+    """An ODT with SECRET in a span of a style with these properties."""
+    style = f'<style:style style:name="S9"><style:text-properties {properties}/></style:style>{more}'
+    said = around.replace("{}", f'<text:p><text:span text:style-name="S9">{SECRET}</text:span></text:p>')
+    data = odt(f"<text:p>{PLAIN}</text:p>{said}")
+    return rezipped(data, {"content.xml": ("<office:automatic-styles>", f"<office:automatic-styles>{style}")})
+
+
+HIDDEN_FILES = {
+    "docx: white by its style": word('<w:rStyle w:val="Pale"/>', styles=W_WHITE),
+    "docx: white of the theme": word('<w:color w:val="auto" w:themeColor="background1"/>'),
+    "docx: nearly white": word('<w:color w:val="FCFCFC"/>'),
+    "docx: in the colour of its shading": word(f'<w:color w:val="336699"/>{shade("336699")}'),
+    "docx: in the colour of its paragraph": word('<w:color w:val="336699"/>', properties=shade("336699")),
+    "docx: white in a cell": word('<w:color w:val="FFFFFF"/>', around=cell_of()),
+    "docx: white in a control": word(
+        '<w:color w:val="FFFFFF"/>', around="<w:sdt><w:sdtContent>{}</w:sdtContent></w:sdt>"
+    ),
+    "docx: in the colour of its cell": word('<w:color w:val="003366"/>', around=cell_of(shade("003366"))),
+    "docx: a hundredth as wide": word('<w:w w:val="1"/>'),
+    "xlsx: white by its number": sheet('<font><color indexed="9"/></font>'),
+    "xlsx: white of the theme": sheet('<font><color theme="0"/></font>'),
+    "xlsx: white on a fill of white": sheet('<font><color rgb="FFFFFFFF"/></font>', solid('rgb="FFFFFFFF"')),
+    "xlsx: in the colour of its fill": sheet('<font><color rgb="FF336699"/></font>', solid('rgb="FF336699"')),
+    "xlsx: tiny": sheet('<font><sz val="1"/></font>'),
+    "xlsx: a format of nothing": sheet(code=";;;"),
+    "xlsx: a format of empty words": sheet(code='"";"";"";""'),
+    "xlsx: a row of hardly any height": sheet(row=' ht="0.1"'),
+    "pptx: without fill": slide("<a:noFill/>"),
+    "pptx: see-through": slide(ink(rgb("000000", '<a:alpha val="0"/>'))),
+    "pptx: white of the theme": slide(ink('<a:schemeClr val="bg1"/>')),
+    "pptx: in the colour of its shape": slide(ink(rgb("336699")), fill=ink(rgb("336699"))),
+    "pptx: in the colour of the slide": slide(ink(rgb("101010")), background=DARK),
+    "pptx: white, with a picture elsewhere": slide(ink(rgb("FFFFFF")), beside=PICTURE.replace("{}", "5000")),
+    "odt: nearly white": letter('fo:color="#fcfcfc"'),
+    "odt: in the colour of its ground": letter('fo:color="#336699" fo:background-color="#336699"'),
+    "odt: white in a part": letter(
+        'fo:color="#ffffff"', around="<text:section><text:section>{}</text:section></text:section>"
+    ),
+    "odt: tiny": letter('fo:font-size="1pt"'),
+}
+SEEN_FILES = {
+    "docx: white on a shading": word(f'<w:color w:val="FFFFFF"/>{shade("336699")}'),
+    "docx: white in a dark cell": word('<w:color w:val="FFFFFF"/>', around=cell_of(shade("003366"))),
+    "docx: white in a table of a style": word(
+        '<w:color w:val="FFFFFF"/>',
+        around=cell_of().replace("<w:tbl>", '<w:tbl><w:tblPr><w:tblStyle w:val="Grid5"/></w:tblPr>'),
+    ),
+    "docx: grey": word('<w:color w:val="A6A6A6"/>'),
+    "xlsx: white on a fill": sheet('<font><color theme="0"/></font>', solid('theme="4"')),
+    "xlsx: of the theme": sheet('<font><color theme="1"/></font>'),
+    "xlsx: a format of text": sheet(code="@"),
+    "pptx: white in a dark shape": slide(ink(rgb("FFFFFF")), fill=ink(rgb("336699"))),
+    "pptx: white on a picture": slide(ink(rgb("FFFFFF")), beside=PICTURE.replace("{}", "0")),
+    "pptx: white on a dark slide": slide(ink(rgb("FFFFFF")), background=DARK),
+    "pptx: of the theme": slide(ink('<a:schemeClr val="tx1"/>')),
+    "odt: white on its ground": letter('fo:color="#ffffff" fo:background-color="#336699"'),
+}
+
+
+@pytest.mark.parametrize("how", HIDDEN_FILES)
+def test_what_an_office_file_hides_is_left_out_and_counted(how: str) -> None:
+    document = read(f"x.{how.partition(':')[0]}", HIDDEN_FILES[how])
+    assert "QUARTZITE" not in document.text and PLAIN in document.text
+    assert [w for w in document.warnings if "hidden" in w and "left out" in w]
+
+
+@pytest.mark.parametrize("how", SEEN_FILES)
+def test_what_an_office_file_shows_stays(how: str) -> None:
+    document = read(f"x.{how.partition(':')[0]}", SEEN_FILES[how])
+    assert SECRET in " ".join(document.text.split()) and document.warnings == ()
 
 
 ODD = "x\x1b[31m y\u202ez \u200bw \U000e0041 \x9b1m \x07 q"

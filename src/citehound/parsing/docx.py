@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 from ..errors import ParseError
 from .blocks import Block, BlockKind
+from .colours import WHITE, Colour, alike, colour
 from .extract import Archive, Extract, cell, clean, clean_line, core_properties, main_part, relations
 
 _ON = {"1", "true", "on"}
@@ -131,6 +132,8 @@ class _Reader:
         self._left_out: list[str] = []
         self._pending: _Paragraph | None = None
         self._depth = 0
+        self._grounds: list[Colour | str | None] = [WHITE]
+        """What lies behind the text: that of the page, then of each cell and box around; None where it is not known."""
         self._bold_blocks: list[int] = []
         for kind, name in self._relations.values():
             if kind == "styles":
@@ -287,7 +290,9 @@ class _Reader:
                 self._bold_blocks.append(len(self.blocks))
             self.blocks.append(Block(text=text, kind=kind, level=paragraph.heading, tight=tight))
         for box in paragraph.boxes:
+            self._grounds.append(None)
             self.blocks_of(box)
+            self._grounds.pop()
         for note in paragraph.notes:
             self.blocks.append(Block(text=note, kind="quote", tight=True))
 
@@ -308,8 +313,10 @@ class _Reader:
         if widest <= 1 or headed:
             for cells in grid:
                 for item in cells:
+                    self._grounds.append(self._ground_of(item, table))
                     self.blocks_of(item)
                     self.finish()
+                    self._grounds.pop()
             self._depth -= 1
             return
         lines: list[str] = []
@@ -334,7 +341,9 @@ class _Reader:
                 if goes_on:
                     text = above.get(column, "")
                 else:
+                    self._grounds.append(self._ground_of(item, table))
                     text = self._cell(item, nested, notes)
+                    self._grounds.pop()
                     above[column] = text
                 texts.extend([text] * (1 if _span(item) >= width else _span(item)))
             line = " | ".join(texts).rstrip()
@@ -375,7 +384,9 @@ class _Reader:
                 parts.append(f"{paragraph.label} {text}" if paragraph.label else text)
             notes.extend(paragraph.notes)
             for box in paragraph.boxes:
+                self._grounds.append(None)
                 inner = self._cell(box, nested, notes)
+                self._grounds.pop()
                 if inner:
                     parts.append(inner)
         if cell(before):
@@ -550,21 +561,38 @@ class _Reader:
             return "hidden"
         if self._property(properties, style, "strike") or self._property(properties, style, "dstrike"):
             return "struck"
-        size = _attribute(_child(properties, "sz"), "val")
-        if size is not None and _integer(size, 20) <= 4:
+        size, width = self._element(properties, style, "sz"), self._element(properties, style, "w")
+        if _integer(_attribute(size, "val"), 20) <= 4 or _integer(_attribute(width, "val"), 100) <= 5:
             return "hidden"
-        colour = _attribute(_child(properties, "color"), "val")
-        if colour is not None and colour.upper() in ("FFFFFF", "FEFEFE"):
-            grounds = [_child(properties, "shd"), _child(properties, "highlight"), _child(paragraph, "shd")]
-            grounds += [_child(s.paragraph, "shd") for s in self._chain(style)]
-            if not any(_is_ground(g) for g in grounds) and not self._in_cell:
+        ink = _ink(self._element(properties, style, "color"))
+        if ink is not None:
+            shades = [
+                _child(properties, "highlight"),
+                self._element(properties, style, "shd"),
+                _child(paragraph, "shd"),
+            ]
+            shades += [_child(s.paragraph, "shd") for s in self._chain(style)]
+            ground = next((g for g in map(_ground, shades) if g is not None), self._grounds[-1])
+            if ground is not None and alike(ink, ground):
                 return "hidden"
         return "yes"
 
-    @property
-    def _in_cell(self) -> bool:
-        """White text in a table most often stands on a coloured cell, so it counts as visible."""
-        return self._depth > 1
+    def _element(self, properties: Element | None, style: str | None, name: str) -> Element | None:
+        """A run's property: its own, else its character style's, else its paragraph style's."""
+        found = _child(properties, name)
+        for chain in (_attribute(_child(properties, "rStyle"), "val"), style):
+            for item in self._chain(chain):
+                found = found if found is not None else _child(item.run, name)
+        return found
+
+    def _ground_of(self, cell: Element, table: Element) -> Colour | str | None:
+        """What lies behind the text of a cell; a table's style may lay anything there."""
+        own = _ground(_child(cell, "tcPr", "shd"))
+        if own is not None:
+            return own
+        style = _attribute(_child(table, "tblPr", "tblStyle"), "val")
+        plain = style is None or re.fullmatch(r"(?i)table ?(?:grid|normal)", style) is not None
+        return self._grounds[-1] if plain else None
 
     # ---- numbers
 
@@ -700,11 +728,28 @@ def _span(tc: Element) -> int:
     return max(1, min(100, _integer(_attribute(_child(tc, "tcPr", "gridSpan"), "val"), 1)))
 
 
-def _is_ground(shade: Element | None) -> bool:
+def _ink(element: Element | None) -> Colour | str | None:
+    """A colour that is not left to the reader's program; None for one that is."""
+    theme = _attribute(element, "themeColor")
+    if theme is not None:
+        return WHITE if theme in ("background1", "light1") else f"theme {theme}"
+    value = (_attribute(element, "val") or "auto").lower()
+    return None if value == "auto" else colour(value)
+
+
+def _ground(shade: Element | None) -> Colour | str | None:
+    """What a shading or highlight lays behind text; None where it lays nothing."""
     if shade is None:
-        return False
-    fill = (_attribute(shade, "fill") or _attribute(shade, "val") or "").upper()
-    return fill not in ("", "AUTO", "FFFFFF", "WHITE", "NONE", "CLEAR")
+        return None
+    if _name(shade) == "highlight":
+        value = (_attribute(shade, "val") or "none").lower()
+        return None if value == "none" else colour(value)
+    solid = _attribute(shade, "val") == "solid"
+    theme = _attribute(shade, "themeColor" if solid else "themeFill")
+    if theme is not None:
+        return WHITE if theme in ("background1", "light1") else f"theme {theme}"
+    value = (_attribute(shade, "color" if solid else "fill") or "auto").lower()
+    return None if value == "auto" else colour(value)
 
 
 def _symbol(code: str | None) -> str:

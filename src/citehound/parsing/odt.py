@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from ..errors import ParseError
 from .blocks import Block, BlockKind
+from .colours import WHITE, Colour, alike, colour
 from .extract import Archive, Extract, cell, clean, clean_line
 
 _MAX_NESTING = 20
@@ -101,6 +102,8 @@ class _Reader:
         self._running: dict[str, dict[int, int]] = {}
         self._notes = 0
         self._depth = 0
+        self._grounds: list[Colour | str | None] = [WHITE]
+        """What lies behind the text: that of the page, then of each cell and box around; None where it is not known."""
         for root in (styles, content):
             for element in root.iter() if root is not None else ():
                 name = _name(element)
@@ -174,7 +177,9 @@ class _Reader:
 
     def _after(self, inline: _Inline) -> None:
         for box in inline.boxes:
+            self._grounds.append(None)
             self.blocks_of(box)
+            self._grounds.pop()
         self.blocks.extend(Block(text=note, kind="quote", tight=True) for note in inline.notes)
 
     def _list(self, element: Element, *, style: str | None, level: int) -> None:
@@ -298,10 +303,25 @@ class _Reader:
         size = re.match(r"([\d.]+)pt", self._property(style, "font-size") or "")
         if size and float(size[1]) <= 2:
             return True
-        white = (self._property(style, "color") or "").lower() in ("#ffffff", "#fefefe")
-        grounds = [self._property(style, "background-color")]
-        grounds += [_attribute(_child(s, "paragraph-properties"), "background-color") for s in self._chain(style)]
-        return white and self._depth <= 1 and all(g in (None, "transparent", "#ffffff") for g in grounds)
+        scale = re.match(r"([\d.]+)%", self._property(style, "text-scale") or "")
+        if scale and float(scale[1]) <= 5:
+            return True
+        ink = self._property(style, "color")
+        if ink is None or self._property(style, "use-window-font-color") == "true":
+            return False
+        shades = [self._property(style, "background-color")]
+        shades += [_attribute(_child(s, "paragraph-properties"), "background-color") for s in self._chain(style)]
+        ground = next((colour(s.lower()) for s in shades if s not in (None, "transparent")), self._grounds[-1])
+        seen = colour(ink.lower())
+        return seen is None or (ground is not None and alike(seen, ground))
+
+    def _ground_of(self, cell: Element) -> Colour | str | None:
+        """What lies behind the text of a cell."""
+        for item in self._chain(_attribute(cell, "style-name")):
+            shade = _attribute(_child(item, "table-cell-properties"), "background-color")
+            if shade not in (None, "transparent"):
+                return colour(shade.lower())
+        return self._grounds[-1]
 
     def _struck(self, style: str | None) -> bool:
         shape = self._property(style, "text-line-through-style") or self._property(style, "text-line-through-type")
@@ -321,7 +341,9 @@ class _Reader:
         if widest <= 1:
             for row in rows:
                 for item in row:
+                    self._grounds.append(self._ground_of(item))
                     self.blocks_of(item)
+                    self._grounds.pop()
             self._depth -= 1
             return
         hanging: dict[int, tuple[int, str]] = {}
@@ -339,7 +361,9 @@ class _Reader:
                             hanging[column] = (left - 1, text)
                         texts.append(text)
                 elif name == "table-cell":
+                    self._grounds.append(self._ground_of(item))
                     text = self._cell(item, nested, notes)
+                    self._grounds.pop()
                     across = _integer(_attribute(item, "number-columns-spanned"), 1)
                     beside = "" if across >= widest > 1 and not texts else text
                     down = _integer(_attribute(item, "number-rows-spanned"), 1)

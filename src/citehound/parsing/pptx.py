@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from ..errors import ParseError
 from .blocks import Block, BlockKind
+from .colours import WHITE, Colour, alike, colour
 from .extract import Archive, Extract, PageStart, cell, clean, clean_line, core_properties, main_part, relations
 
 _FURNITURE = {"sldNum", "dt", "ftr", "hdr", "sldImg"}
 _MAX_DEPTH = 20
+_Box = tuple[int, int, int, int]
 _TINY = 300
 """Hundredths of a point; nobody reads smaller letters on a slide."""
 
@@ -94,8 +95,14 @@ class _Reader:
         self.hidden = 0
         self.struck = 0
         self.warnings: list[str] = []
-        self._plain = False
-        """Nothing but white lies behind the text of this slide."""
+        self._page: Colour | str | None = WHITE
+        """What lies behind everything on this slide; None where it is not known."""
+        self._ground: Colour | str | None = WHITE
+        """What lies behind the text that is read now."""
+        self._painted: list[tuple[Element | None, _Box | None]] = []
+        """What is painted on this slide, and where; None is anywhere."""
+        self._scheme: dict[str, Colour | str] = {}
+        """The colours of the theme by their names."""
         self._archive = archive
         self._width = width
         self._height = height
@@ -118,11 +125,12 @@ class _Reader:
         except ParseError as error:
             self.warnings.append(f"slide {number}: {error}")
             parts = {}
-        self._plain = not self._painted(root, parts)
+        self._look_at(root, parts)
         shapes = [s for s in self._shapes(_child(root, "cSld", "spTree"), 0) if s.placeholder not in _FURNITURE]
         title = next((s for s in shapes if s.placeholder in ("title", "ctrTitle")), None)
         heading = ""
         if title is not None:
+            self._ground = self._behind(title.element)
             heading = " ".join(text for _, text in self._paragraphs(title.element))
         shapes = [s for s in shapes if s is not title]
         shapes.sort(key=lambda s: (s.placed, s.y // 100_000, s.x) if s.placed else (False, 0, 0))
@@ -139,29 +147,103 @@ class _Reader:
         if not heading and len(self.blocks) == before:
             self.blocks.pop()
 
-    def _painted(self, root: Element, parts: dict[str, tuple[str, str]]) -> bool:
-        """True when something other than white may lie behind the text of a slide, so that white text may be seen."""
-        grounds: list[Element | None] = [root]
-        for wanted in ("slideLayout", "slideMaster"):
+    def _look_at(self, root: Element, parts: dict[str, tuple[str, str]]) -> None:
+        """What lies behind the text of a slide: its background, and what it, its layout and its master paint."""
+        grounds: list[Element] = [root]
+        for wanted in ("slideLayout", "slideMaster", "theme"):
             name = next((name for kind, name in parts.values() if kind == wanted), None)
             if name is None:
                 break
-            with suppress(ParseError):
-                grounds.append(self._archive.xml(name))
-            parts = relations(self._archive, name)
+            try:
+                found = self._archive.xml(name)
+                parts = relations(self._archive, name)
+            except ParseError:
+                break
+            if found is not None and wanted == "theme":
+                self._read_scheme(found, _child(grounds[-1], "clrMap"))
+            elif found is not None:
+                grounds.append(found)
+        background = next((bg for g in grounds if (bg := _child(g, "cSld", "bg")) is not None), None)
+        self._page = WHITE if background is None else self._filled(background)
+        self._painted = []
         for ground in grounds:
-            for element in ground.iter() if ground is not None else ():
-                name = _name(element)
-                if name in ("pic", "graphicFrame", "bgRef", "style"):
-                    return True
-                if name in ("spPr", "bgPr", "grpSpPr") and any(
-                    _name(fill).endswith("Fill") and _name(fill) != "noFill" and not _white(fill) for fill in element
-                ):
-                    return True
-        return False
+            tree = _child(ground, "cSld", "spTree")
+            top = {id(shape) for shape in tree} if tree is not None else set[int]()
+            for shape in tree.iter() if tree is not None else ():
+                fill = self._fill_of(shape) if _name(shape) in ("sp", "cxnSp") else WHITE
+                paints = fill is None or self._page is None or not alike(fill, self._page)
+                if (fill is not WHITE and paints) or _name(shape) in ("pic", "graphicFrame"):
+                    self._painted.append((shape, _box(shape) if id(shape) in top else None))
+
+    def _read_scheme(self, theme: Element, names: Element | None) -> None:
+        scheme = _child(theme, "themeElements", "clrScheme")
+        for item in scheme if scheme is not None else ():
+            shade = next(iter(item), None)
+            value = _attribute(shade, "lastClr") or _attribute(shade, "val")
+            if value:
+                self._scheme[_name(item)] = colour(value.lower()) or WHITE
+        for key, value in names.attrib.items() if names is not None else ():
+            if value in self._scheme:
+                self._scheme[key] = self._scheme[value]
+
+    def _filled(self, background: Element) -> Colour | str | None:
+        """The colour of a background; None for a picture, a pattern, or a fill of the theme that is not plain."""
+        reference = _child(background, "bgRef")
+        if reference is not None:
+            return self._colour_of(reference) if _integer(_attribute(reference, "idx"), 0) == 1001 else None
+        return self._colour_of(_child(background, "bgPr", "solidFill"))
+
+    def _fill_of(self, shape: Element) -> Colour | str | None:
+        """What a shape lays behind its text: WHITE itself where it lays nothing, None where that is not known."""
+        properties = _child(shape, "spPr")
+        for fill in properties if properties is not None else ():
+            if _name(fill) == "noFill":
+                return WHITE
+            if _name(fill) == "solidFill":
+                return self._colour_of(fill)
+            if _name(fill).endswith("Fill"):
+                return None
+        style = _child(shape, "style", "fillRef")
+        return None if style is not None and _integer(_attribute(style, "idx"), 0) else WHITE
+
+    def _colour_of(self, fill: Element | None) -> Colour | str | None:
+        shade = next(iter(fill), None) if fill is not None else None
+        if shade is None:
+            return None
+        name = _attribute(shade, "lastClr") or _attribute(shade, "val") or ""
+        if _name(shade) == "schemeClr":
+            if len(shade):  # made lighter, darker or see-through
+                return f"{name} changed"
+            return self._scheme.get(name, WHITE if name in ("bg1", "lt1") else name)
+        return colour(name.lower())
+
+    def _behind(self, shape: Element) -> Colour | str | None:
+        """What lies behind the text of a shape; None where it is not known."""
+        own = self._fill_of(shape) if _name(shape) == "sp" else WHITE
+        if own is not WHITE:
+            return own
+        box = _box(shape)
+        if any(other is not shape and _meet(box, place) for other, place in self._painted):
+            return None
+        return self._page
+
+    def _seen(self, properties: Element | None) -> bool:
+        """Whether ink of a run is seen on what lies behind it."""
+        if _child(properties, "noFill") is not None and _child(properties, "ln") is None:
+            return False
+        fill = _child(properties, "solidFill")
+        shade = next(iter(fill), None) if fill is not None else None
+        if shade is None:
+            return True
+        if _integer(_attribute(_child(shade, "alpha"), "val"), 100_000) <= 6000:
+            return False
+        ink = self._colour_of(fill)
+        under = self._colour_of(_child(properties, "highlight")) or self._ground
+        return ink is None or under is None or not alike(ink, under)
 
     def _notes(self, part: str) -> None:
         root = self._archive.xml(part)
+        self._ground = WHITE
         for shape in self._shapes(_child(root, "cSld", "spTree"), 0):
             if shape.placeholder != "body":
                 continue
@@ -221,6 +303,7 @@ class _Reader:
             data = _child(element, "graphic", "graphicData")
             table = _child(data, "tbl")
             if table is not None:
+                self._ground = None if _child(table, "tblPr", "tableStyleId") is not None else self._behind(element)
                 self._table(table)
             for item in data if data is not None else ():
                 key = _attribute(item, "id") if _name(item) == "chart" else _attribute(item, "dm")
@@ -236,6 +319,7 @@ class _Reader:
                 self.blocks.append(Block(text=f"[image: {text[:500]}]", kind="paragraph"))
             return
         first = True
+        self._ground = self._behind(element)
         for kind, text in self._paragraphs(element):
             tight = not first and (kind == "item" or shape.placeholder == "body")
             if shape.placeholder == "subTitle":
@@ -275,8 +359,7 @@ class _Reader:
                 if (_attribute(properties, "strike") or "noStrike") != "noStrike":
                     self.struck += 1
                     continue
-                ink = _child(properties, "solidFill")
-                if 0 < _integer(_attribute(properties, "sz"), 0) < _TINY or (self._plain and _white(ink)):
+                if 0 < _integer(_attribute(properties, "sz"), 0) < _TINY or not self._seen(properties):
                     self.hidden += 1
                     continue
                 parts.append((_attribute_text(_child(run, "t"))).replace("\v", "\n"))
@@ -383,9 +466,17 @@ def _integer(text: str | None, default: int) -> int:
     return int(match.group()) if match else default
 
 
-def _white(fill: Element | None) -> bool:
-    """True for a plain fill that is white or nearly so."""
-    if fill is None or _name(fill) != "solidFill":
-        return False
-    colour = next(iter(fill), None)
-    return colour is not None and re.fullmatch(r"(?:[fF][a-fA-F]){3}", _attribute(colour, "val") or "") is not None
+def _box(element: Element) -> _Box | None:
+    """Left, top, right and bottom of a shape that says where it is."""
+    place = _child(element, "xfrm") if _name(element) == "graphicFrame" else _child(element, "spPr", "xfrm")
+    off, extent = _child(place, "off"), _child(place, "ext")
+    if off is None or extent is None:
+        return None
+    x, y = _integer(_attribute(off, "x"), 0), _integer(_attribute(off, "y"), 0)
+    return x, y, x + _integer(_attribute(extent, "cx"), 0), y + _integer(_attribute(extent, "cy"), 0)
+
+
+def _meet(one: _Box | None, other: _Box | None) -> bool:
+    if one is None or other is None:
+        return True
+    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from ..errors import ParseError
 from .blocks import Block
+from .colours import WHITE, Colour, alike, colour
 from .extract import Archive, Extract, cell, clean_line, core_properties, main_part, relations
 
 MAX_CELLS = 5_000_000
@@ -374,7 +375,7 @@ def _view(data: bytes, looks: _Looks, partly: Mapping[str, str], *, name: str) -
             if event == "start":
                 if tag == "row":
                     row = int(element.get("r") or row + 2) - 1
-                    if element.get("hidden") in ("1", "true") or element.get("ht") in ("0", "0.0"):
+                    if element.get("hidden") in ("1", "true") or _no_size(element.get("ht")):
                         view.hidden_rows.add(row)
                 elif tag == "c":
                     at = _column(element.get("r") or "")
@@ -389,7 +390,7 @@ def _view(data: bytes, looks: _Looks, partly: Mapping[str, str], *, name: str) -
                             view.unseen.add((row, at))
                         if style in looks.struck:
                             view.struck.add((row, at))
-                elif tag == "col" and (element.get("hidden") in ("1", "true") or element.get("width") in ("0", "0.0")):
+                elif tag == "col" and (element.get("hidden") in ("1", "true") or _no_size(element.get("width"))):
                     low, high = int(element.get("min") or 1), int(element.get("max") or 1)
                     view.hidden_columns.update(range(low - 1, min(high, 16_384)))
             elif tag in ("row", "c", "v", "is"):
@@ -430,41 +431,72 @@ def _looks(root: ElementTree.Element | None) -> _Looks:
     if root is None:
         return _Looks()
     percents, blanks = {"9", "10"}, set[str]()
-    fonts: list[tuple[bool, bool]] = []
-    filled: list[bool] = []
+    fonts: list[tuple[Colour | str | None, bool, bool]] = []
+    grounds: list[Colour | str | None] = []
     percent, unseen, struck = set[str](), set[str](), set[str]()
     for element in root.iter():
         if _tag(element) == "numFmt":
             code = element.get("formatCode", "")
             if "%" in code:
                 percents.add(element.get("numFmtId", ""))
-            if re.fullmatch(r";;;\s*", code):
+            if _shows_nothing(code):
                 blanks.add(element.get("numFmtId", ""))
     for part in root:
         if _tag(part) == "fonts":
             for font in part:
-                white = any(
-                    _tag(e) == "color" and (e.get("rgb") or "")[-6:].upper() in ("FFFFFF", "FEFEFE") for e in font
-                )
+                ink = next((_colour_of(e) for e in font if _tag(e) == "color"), None)
+                size = next((e.get("val", "") for e in font if _tag(e) == "sz"), "")
+                tiny = re.fullmatch(r"[01](?:\.\d+)?", size) is not None
                 line = any(_tag(e) == "strike" and e.get("val", "1") not in ("0", "false") for e in font)
-                fonts.append((white, line))
+                fonts.append((ink, tiny, line))
         elif _tag(part) == "fills":
             for fill in part:
                 pattern = next((e for e in fill if _tag(e) == "patternFill"), None)
-                filled.append(pattern is None or pattern.get("patternType", "none") != "none")
+                shade = "" if pattern is None else pattern.get("patternType", "none")
+                solid = pattern if shade == "solid" else None
+                front = None if solid is None else next((e for e in solid if _tag(e) == "fgColor"), None)
+                grounds.append(WHITE if shade == "none" else None if front is None else _colour_of(front))
     for part in root:
         if _tag(part) != "cellXfs":
             continue
         for at, xf in enumerate(part):
-            font, fill = _at(xf.get("fontId"), len(fonts)), _at(xf.get("fillId"), len(filled))
-            white, line = fonts[font] if font is not None else (False, False)
+            font, fill = _at(xf.get("fontId"), len(fonts)), _at(xf.get("fillId"), len(grounds))
+            ink, tiny, line = fonts[font] if font is not None else (None, False, False)
+            ground = WHITE if fill is None else grounds[fill]
             if xf.get("numFmtId") in percents:
                 percent.add(str(at))
-            if xf.get("numFmtId") in blanks or (white and (fill is None or not filled[fill])):
+            alone = ink is not None and ground is not None and alike(ink, ground)
+            if xf.get("numFmtId") in blanks or tiny or alone:
                 unseen.add(str(at))
             if line:
                 struck.add(str(at))
     return _Looks(percent=frozenset(percent), unseen=frozenset(unseen), struck=frozenset(struck))
+
+
+def _no_size(size: str | None) -> bool:
+    """Whether a height in points or a width in characters leaves nothing to see."""
+    return size is not None and re.fullmatch(r"0+(?:\.(?:[0-2]\d*)?)?", size) is not None
+
+
+def _shows_nothing(code: str) -> bool:
+    """Whether a number format has nothing to show for any value: empty sections, or such with empty quotes alone."""
+    sections = re.sub(r'"\s*"|\[[^\]]*\]|[\s_*]', "", code).split(";")
+    return not any(sections) and (len(sections) > 3 or (bool(code.strip()) and ";" not in code))
+
+
+def _colour_of(element: ElementTree.Element) -> Colour | str | None:
+    """A colour of a font or fill; None where the program chooses."""
+    rgb, indexed, theme = element.get("rgb"), element.get("indexed"), element.get("theme")
+    if rgb is not None:
+        return colour(rgb[-6:].lower())
+    if indexed is not None:
+        return {"0": (0, 0, 0), "8": (0, 0, 0), "1": WHITE, "9": WHITE, "64": None, "65": WHITE}.get(
+            indexed, f"indexed {indexed}"
+        )
+    if theme is not None:
+        tint = element.get("tint", "0")
+        return WHITE if (theme, tint) in (("0", "0"), ("0", "0.0")) else f"theme {theme} {tint}"
+    return None
 
 
 def _tag(element: ElementTree.Element) -> str:
