@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -70,6 +71,7 @@ def doctor(model: str | None, no_calls: bool, as_json: bool, config_path: Path |
     if config is not None:
         if model is not None:
             config = replace(config, model=replace(config.model, name=model.strip() or config.model.name))
+        _state(config.state, findings)
         _corpus(config, findings)
         use, spent = _models(config, findings, calls=not no_calls, quiet=as_json)
     findings = [replace(f, says=_safe(f.says), do=_safe(f.do)) for f in findings]
@@ -100,6 +102,15 @@ def _configuration(path: Path | None, findings: list[Finding]) -> Config | None:
     for line in unknown_variables():
         findings.append(Finding(check="environment", status="note", says=line, do="correct or unset it"))
     return config
+
+
+def _state(folder: Path, findings: list[Finding]) -> None:
+    """Others may have been let in on purpose; that they are is worth knowing."""
+    if folder.is_dir() and (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+        says = (
+            f"other users of this machine may look into {folder} (mode {mode:o}): it holds texts, questions and answers"
+        )
+        findings.append(Finding(check="state", status="note", says=says, do=f"unless you mean it: chmod 700 {folder}"))
 
 
 # corpus ------------------------------------------------------------------------------------------------------------
