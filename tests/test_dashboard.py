@@ -683,7 +683,7 @@ def test_paths_that_are_made_up_do_not_become_series(site: Site) -> None:
 
 
 def test_refused_questions_are_counted() -> None:
-    metrics = Metrics(running=lambda: 0)
+    metrics = Metrics(running=lambda: 0, waiting=lambda: 0)
     for method, path, status in (
         ("POST", "/v1/ask", 503),
         ("POST", "/v1/runs", 429),
@@ -700,7 +700,7 @@ def test_refused_questions_are_counted() -> None:
 
 def test_failed_citations_are_warned_of_in_the_log_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     questions: Questions = site.app.state.questions
-    metrics = Metrics(running=questions.count)
+    metrics = Metrics(running=questions.count, waiting=lambda: 0)
     watch = Watch(questions, metrics)
 
     async def ended() -> None:

@@ -240,7 +240,7 @@ class Watch:
 def add(app: FastAPI) -> None:
     """Adds the routes, and what counts questions and requests; the last thing that is added to an application."""
     questions: Questions = app.state.questions
-    metrics = Metrics(running=questions.count)
+    metrics = Metrics(running=questions.count, waiting=lambda: questions.pace.waiting)
     app.state.metrics = metrics
     watch = app.state.watch = Watch(questions, metrics)
     questions.on_end = watch.ended

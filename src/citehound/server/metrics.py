@@ -33,9 +33,10 @@ _ASKING = ("/v1/ask", "/v1/runs", "/v1/chat/completions")
 
 
 class Metrics:
-    """The counters of one application, in a registry of their own; `running` says how many questions run."""
+    """The counters of one application, in a registry of their own; `running` says how many questions run,
+    `waiting` how many of them wait for their turn."""
 
-    def __init__(self, *, running: Callable[[], int]) -> None:
+    def __init__(self, *, running: Callable[[], int], waiting: Callable[[], int]) -> None:
         disable_created_metrics()  # when a series began; nobody asks for that
         self._registry = made = CollectorRegistry()
         ProcessCollector(registry=made)
@@ -49,6 +50,8 @@ class Metrics:
 
         Gauge("citehound_info", "Version of Citehound", ("version",), registry=made).labels(__version__).set(1)
         Gauge("citehound_questions_running", "Questions being answered", registry=made).set_function(running)
+        said = "Those of them that wait for their turn"
+        Gauge("citehound_questions_waiting", said, registry=made).set_function(waiting)
         self._alert = Gauge("citehound_citation_alert", "1 while too many citations failed lately", registry=made)
         self._questions = counter("questions", "Questions that ended", (*by, "status", "stop_reason"))
         self._refused = counter("questions_refused", "Questions turned away", ("reason",))

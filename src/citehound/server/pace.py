@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -44,7 +44,12 @@ class Pace:
     """
 
     def __init__(
-        self, most: int, *, clock: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.process_time
+        self,
+        most: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.limit = min(FIRST, most)
         """How many may be at work now."""
@@ -52,6 +57,7 @@ class Pace:
         self._most = most
         self._clock = clock
         self._cpu = cpu
+        self._sleep = sleep
         self._queue: deque[_Ticket] = deque()
         self._watching: asyncio.Task[None] | None = None
 
@@ -126,7 +132,7 @@ class Pace:
             late: list[float] = []
             for _ in range(BEATS):
                 due = self._clock() + BEAT
-                await asyncio.sleep(BEAT)
+                await self._sleep(BEAT)
                 late.append(self._clock() - due)
             self.beat(late=fmean(late), busy=(self._cpu() - cpu) / (self._clock() - began))
             decisions += 1

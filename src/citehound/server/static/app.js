@@ -18,6 +18,7 @@ class Turn {
   constructor(runId, question) {
     this.run = runId;
     this.question = question;
+    this.waits = false;
     this.stopped = new AbortController();
     const context = { run: runId, open: openDocument };
     this.steps = new Steps(context);
@@ -73,7 +74,7 @@ class Turn {
       this.fail(new ApiError(event.message));
       return;
     }
-    const said = this.steps.apply(event);
+    const said = event.type === "waiting" ? this.wait(event.ahead) : this.steps.apply(event);
     this.answer.apply(event);
     if (event.type === "step_started" && event.agent === "main") this.doing.textContent = `Step ${event.step}`;
     if (event.type === "claim") this.doing.textContent = "Checking the claims";
@@ -81,6 +82,14 @@ class Turn {
     if (event.seconds !== undefined && event.type === "step_started") this.started = Math.min(this.started, Date.now() / 1000 - event.seconds);
     if (said) announce(said);
     this.tick();
+  }
+
+  /** Others go first, as the server has its hands full; null: it is this one's turn. Told once, then shown only. */
+  wait(ahead) {
+    const told = this.waits;
+    this.waits = ahead !== null;
+    this.doing.textContent = ahead === null ? "Starting" : `Waiting for its turn, ${ahead ? `${ahead} before it` : "next"}`;
+    return this.waits === told ? null : this.doing.textContent;
   }
 
   tick() {
@@ -528,8 +537,8 @@ async function refreshHistory() {
 /** A run that goes on, as a line of the history; null for one that ended meanwhile. */
 async function ongoing({ run_id }) {
   try {
-    const { running, question } = await request(runPath(run_id));
-    return running ? { run_id, question, running, created: begun(run_id) } : null;
+    const { running, waiting, question } = await request(runPath(run_id));
+    return running ? { run_id, question, running, waiting, created: begun(run_id) } : null;
   } catch {
     return null;
   }
@@ -557,7 +566,7 @@ function drawHistory() {
     if (run.chat_id) chats.add(run.chat_id);
     const first = run.chat_id ? (known.filter((r) => r.chat_id === run.chat_id).sort((a, b) => a.turn - b.turn)[0] ?? run) : run;
     const { running } = run;
-    const state = running ? "Running" : (STATUS[run.status] ?? run.status);
+    const state = running ? ((run.waiting ?? null) === null ? "Running" : "Waiting") : (STATUS[run.status] ?? run.status);
     const turns = run.turn > 1 ? count(run.turn, "question") : null;
     lines.push(
       el(
