@@ -37,6 +37,7 @@ from .documents import (
     SearchHit,
     SearchResult,
     Section,
+    thinned,
 )
 from .errors import (
     CitehoundError,
@@ -1613,22 +1614,13 @@ def _enclosing(document: Document, start: int, end: int) -> Section | None:
 
 
 def _outline(document: Document, within: Section | None) -> tuple[OutlineEntry, ...]:
-    """The sections, of as many levels as fit."""
+    """The sections, or some of them where they are many."""
     sections = [
-        s
+        OutlineEntry(section=s.id, title=s.title, level=s.level, start=s.start, end=s.end)
         for s in document.sections
         if within is None or (s.id != within.id and within.start <= s.start and s.end <= within.end)
     ]
-    for deepest in sorted({s.level for s in sections}, reverse=True):
-        if len(sections) <= OUTLINE:
-            break
-        fewer = [s for s in sections if s.level < deepest]
-        if not fewer:
-            break
-        sections = fewer
-    return tuple(
-        OutlineEntry(section=s.id, title=s.title, level=s.level, start=s.start, end=s.end) for s in sections[:OUTLINE]
-    )
+    return thinned(sections, OUTLINE)
 
 
 _SECTION_WORD = re.compile(

@@ -5,7 +5,7 @@ All offsets are code points into `Document.text`, half-open. `None` means unknow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Metadata = Mapping[str, str]
@@ -207,6 +207,29 @@ class OutlineEntry:
     level: int
     start: int
     end: int
+
+
+def thinned(
+    outline: Sequence[OutlineEntry], most: int, *, size: Callable[[OutlineEntry], int] = lambda entry: 1
+) -> tuple[OutlineEntry, ...]:
+    """As many levels of an outline as fit into `most`; of the first level that does not, evenly spaced entries.
+
+    So a book with one heading above thousands of others has an outline from its beginning to its end.
+    """
+    kept: list[int] = []
+    room = most
+    for level in sorted({entry.level for entry in outline}):
+        more = [number for number, entry in enumerate(outline) if entry.level == level]
+        step = 1
+        while more and sum(size(outline[number]) for number in more[::step]) > room:
+            step += max(1, step // 16)
+            if step > len(more):
+                more = []
+        kept += more[::step]
+        room -= sum(size(outline[number]) for number in more[::step])
+        if step > 1:
+            break
+    return tuple(outline[number] for number in sorted(kept))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from .budget import worst_tokens
 from .chase import ALONE, FIRM
 from .config import SourceConfig
 from .corpus import Corpus
-from .documents import OPEN, DocumentInfo, DocumentList, Passage, SearchHit, SearchResult
+from .documents import OPEN, DocumentInfo, DocumentList, OutlineEntry, Passage, SearchHit, SearchResult, thinned
 from .errors import CitehoundError, ConfigError
 from .events import Emit, Hits, Read, ToolCalled, ToolFailed, nowhere
 from .evidence import Evidence, Find, Ledger, Search
@@ -48,6 +48,8 @@ ENUM_VALUES = 50
 PAGE_CHARS = 6000
 SNIPPET_CHARS = 300
 OUTLINE_CHARS = 3000
+_TITLE = 120
+"""Characters of a title in an outline."""
 _RESERVED = frozenset({"query", "only_current", "k"})
 _HIT_KEYS = frozenset({"document", "section", "title", "snippet", "current", "labels", "shown", "read", "start"})
 _SAID = frozenset({"title", "declared_id"})
@@ -231,31 +233,15 @@ def passage_json(passage: Passage) -> dict[str, Any]:
     else:
         shown |= {"next_start": passage.next_start, "total_chars": passage.total_chars}
     if passage.outline:
-        entries, dropped = _outline(passage)
-        shown["outline"] = entries
-        if dropped:
-            shown["notes"] = [
-                f"the outline leaves out {dropped} deeper or later sections; find_in_document reaches them"
-            ]
+        outline = thinned(passage.outline, OUTLINE_CHARS, size=_size)
+        shown["outline"] = [{"section": e.section, "title": e.title[:_TITLE]} for e in outline]
+        if dropped := len(passage.outline) - len(outline):
+            shown["notes"] = [f"the outline leaves out {dropped} sections or more; find_in_document reaches them"]
     return shown
 
 
-def _outline(passage: Passage) -> tuple[list[dict[str, str]], int]:
-    """As many levels of the outline as fit, and how many entries that leaves out."""
-    levels = sorted({entry.level for entry in passage.outline})
-    for count in range(len(levels), 0, -1):
-        kept = [e for e in passage.outline if e.level <= levels[count - 1]]
-        if sum(len(e.section) + len(e.title) + 30 for e in kept) <= OUTLINE_CHARS:
-            break
-    else:
-        kept = [e for e in passage.outline if e.level <= levels[0]]
-        size = 0
-        for number, entry in enumerate(kept):
-            size += len(entry.section) + len(entry.title) + 30
-            if size > OUTLINE_CHARS:
-                kept = kept[:number]
-                break
-    return [{"section": e.section, "title": e.title[:120]} for e in kept], len(passage.outline) - len(kept)
+def _size(entry: OutlineEntry) -> int:
+    return len(entry.section) + len(entry.title[:_TITLE]) + 30
 
 
 def info_json(info: DocumentInfo, *, keys: Sequence[str] = ()) -> dict[str, Any]:
@@ -908,7 +894,7 @@ class Toolbox:
             return None
         evidence = self._ledger.evidence()
         shown = (*evidence.carried, *evidence.passages, *evidence.hits)
-        touched = self._private | {s.name for one in shown if (s := self._is_private(one.document)) is not None}
+        touched = self._private | {name for one in shown if (name := self._private_of(one.document)) is not None}
         if others := sorted(touched - {target}):
             return (
                 f"{tool.name} is withdrawn: this run has seen the private source {others[0]!r}, and a call that "
@@ -916,9 +902,12 @@ class Toolbox:
             )
         return None
 
-    def _is_private(self, document: str) -> SourceConfig | None:
+    def _private_of(self, document: str) -> str | None:
+        """The private source that a document is of; what is of no known source counts as private."""
         source = _source_of(document, self._sources)
-        return source if source is not None and source.private else None
+        if source is None:
+            return document.partition("/")[0]
+        return source.name if source.private else None
 
     def _run(self, tool: Tool, arguments: dict[str, Any], step: _StepState) -> Finding:
         with tool_span(tool=tool.name, arguments=arguments, step=step.number, agent=self._agent) as traced:
