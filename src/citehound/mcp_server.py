@@ -449,9 +449,9 @@ class _Handlers:
         )
         resources = [
             types.Resource(
-                uri=uri_of(info.document),
-                name=visible(info.document),
-                title=_one_line(info.title) or visible(info.document),
+                uri=redact(uri_of(info.document)),
+                name=_shown(info.document),
+                title=_shown(_one_line(info.title)) or _shown(info.document),
                 description="; ".join(["current" if info.current else "not current", *map(_one_line, info.labels)]),
                 mime_type="text/plain",
             )
@@ -489,14 +489,14 @@ class _Handlers:
             session = await asyncio.to_thread(self._sessions.of_connection, caller.principal, caller.connection)
             session.read(passage)
         meta: dict[str, Any] = {
-            "citehound/document": passage.document,
+            "citehound/document": _shown(passage.document),
             "citehound/current": passage.current,
             "citehound/total_chars": passage.total_chars,
         }
         if passage.next_start is not None:
             meta["citehound/next_start"] = passage.next_start
         contents = types.TextResourceContents(
-            uri=str(params.uri), mime_type="text/plain", text=visible(passage.text), _meta=meta
+            uri=str(params.uri), mime_type="text/plain", text=_shown(passage.text), _meta=meta
         )
         return types.ReadResourceResult(contents=[contents])
 
@@ -569,10 +569,19 @@ def _checked(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(found: Mapping[str, Any]) -> types.CallToolResult:
     """The same twice, as the protocol wants it: data, and its JSON as text; nothing invisible, no secret."""
-    text = redact(json.dumps(_clean(found), ensure_ascii=False))
+    text = _json(found)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text)
     )
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """Nothing invisible, no secret."""
+    return redact(json.dumps(_clean(value), ensure_ascii=False))
+
+
+def _shown(text: str) -> str:
+    return redact(visible(text))
 
 
 def _clean(value: Any) -> Any:
@@ -656,7 +665,7 @@ def _definition(
     outside: bool = False,
 ) -> types.Tool:
     """The definition of a tool; where no connection tells sessions apart it takes and gives the session's name."""
-    parameters, result = dict(parameters), dict(result)
+    parameters, result = json.loads(_json(parameters)), dict(result)
     if not caller.connection and name != "ask":
         parameters["properties"] = {**parameters["properties"], "session": _SESSION}
         result["properties"] = {**result["properties"], "session": {"type": "string"}}
@@ -664,7 +673,7 @@ def _definition(
     return types.Tool(
         name=name,
         title=name.replace("_", " "),
-        description=visible(description),
+        description=_shown(description),
         input_schema=parameters,
         output_schema=result,
         annotations=types.ToolAnnotations(

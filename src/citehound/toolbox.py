@@ -1000,7 +1000,8 @@ class Toolbox:
                 ledger.read(passage)
         self._read.extend(finding.passages)
         for reference in finding.returned:
-            if (source := self._is_private(reference.document)) is not None:
+            source = _source_of(reference.document, self._sources)
+            if source is not None and source.private:
                 self._private.add(source.name)
         for p in finding.passages:
             self._emit(Read(step=number, document=p.document, section=p.section, start=p.start, end=p.end, agent=agent))
