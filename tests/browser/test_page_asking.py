@@ -30,7 +30,14 @@ LEAFLET = """
 name = "leaflets"
 path = "leaflets"
 description = "Printed leaflets."
+
+[[sources]]
+name = "books"
+path = "books"
+description = "Books."
 """
+BOOK = "".join(f"## Chapter {n} of the book\n\nWords of chapter {n}, which are few.\n\n" for n in range(1, 4001))
+WIDE = " | ".join(f"Column {n} has a heading" for n in range(12))
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +56,9 @@ def printing(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generato
     (folder / "printed.pdf").write_bytes(pdf([f"BT /F1 12 Tf 60 700 Td ({text}) Tj ET" for text in texts]))
     (folder / "torn.pdf").write_bytes(b"%PDF-1.4 torn")
     (folder / "tool.exe").write_bytes(b"MZ")
+    (config.parent / "books").mkdir()
+    table = f"| {WIDE} |\n|{'---|' * 12}\n| {WIDE.replace('heading', 'value')} |\n\n"
+    (config.parent / "books" / "book.md").write_text(f"# The book\n\n{table}{BOOK}", "utf-8")
     config.write_text(config.read_text("utf-8") + LEAFLET, "utf-8")
     with serving(config) as started:
         yield started
@@ -346,6 +356,25 @@ def test_a_citation_of_a_pdf_has_its_page_and_the_picture_of_it(printing: Served
     assert asked_for.value.status == 404
     page.locator(".doc-text").wait_for()
     expect(page.locator("details.original")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_the_outline_of_a_book_is_short_and_leads_everywhere(printing: Served, tabs: Tabs, axe: Axe) -> None:
+    page = tabs.open(f"{printing.url}/doc/books/book", width=360, height=740)
+    page.locator(".outline summary", has_text="of many sections").click()
+    assert axe(page) == []
+    entries = page.locator(".outline li:visible")
+    assert 100 < entries.count() <= 200
+    expect(page.locator(".outline .after-gap").first).to_be_visible()
+    expect(page.locator(".doc-table[tabindex]")).to_have_count(1)  # it scrolls by itself
+    fits_the_window(page)
+    last = page.locator(".outline a").last
+    name = last.inner_text()
+    page.get_by_role("searchbox", name="Find a section").fill(name)
+    expect(entries).to_have_count(1)
+    last.click()
+    expect(page.locator(".doc-text :focus")).to_have_text(name)
+    page.wait_for_function("document.activeElement.getBoundingClientRect().top < innerHeight")
 
 
 @pytest.mark.slow

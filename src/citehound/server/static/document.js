@@ -101,7 +101,7 @@ function tableBlock(text, block, marks, count) {
     }
     line += length + 1;
   }
-  return el("div", { class: "doc-table", dir: "auto" }, rows);
+  return el("div", { class: "doc-table", dir: "auto" }, el("div", { class: "doc-rows" }, rows));
 }
 
 function isTable(content) {
@@ -197,6 +197,10 @@ export class DocumentView {
     }
     if (this.text.end < this.info.total_chars) body.append(this.more("Show more", () => this.after()));
     this.root.replaceChildren(this.head(count), this.outline(), this.pictures(), body);
+    for (const table of body.querySelectorAll(".doc-table")) {
+      if (table.scrollWidth <= table.clientWidth) continue; // what scrolls is to be reached with the keyboard
+      for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", "Wide table"]]) table.setAttribute(name, value);
+    }
     this.marked = count.marks > 0;
   }
 
@@ -270,22 +274,32 @@ export class DocumentView {
   outline() {
     if (this.sections.length < 2) return "";
     const least = Math.min(...this.sections.map((s) => s.level));
-    const items = this.sections.map((s) => {
+    const items = this.sections.map((s, at) => {
+      const before = this.sections.slice(0, at).findLast((other) => other.level >= s.level); // what it should follow
+      const gap = before !== undefined && before.level === s.level && before.end < s.start - 2;
       const go = (event) => {
         event.preventDefault();
         this.goTo(s);
       };
       const name = s.title && !s.title.startsWith(s.section) && /^[\d.]+$/.test(s.section) ? `${s.section} ${s.title}` : s.title || s.section;
-      return el("li", { class: `level-${Math.min(s.level - least, 3)}` }, el("a", { href: `#${this.prefix}section-${encodeURIComponent(s.section)}`, onclick: go, dir: "auto" }, name));
+      return el("li", { class: `level-${Math.min(s.level - least, 3)}${gap ? " after-gap" : ""}` }, el("a", { href: `#${this.prefix}section-${encodeURIComponent(s.section)}`, onclick: go, dir: "auto" }, name));
     });
-    return el("details", { class: "outline" }, el("summary", {}, `Outline, ${items.length} sections`), el("nav", { "aria-label": "Outline" }, el("ol", {}, items)));
+    const some = items.some((item) => item.classList.contains("after-gap"));
+    const about = some ? `Outline, ${items.length} of many sections` : `Outline, ${items.length} sections`;
+    const find = items.length > 25 && el("input", { type: "search", placeholder: "Find a section", "aria-label": "Find a section", oninput: (event) => narrow(event.target.value) });
+    const none = el("p", { class: "dim", role: "status", hidden: true }, some ? "None of these; the others are in the text below." : "No section is called so.");
+    const narrow = (text) => {
+      const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const item of items) item.hidden = !words.every((word) => item.textContent.toLowerCase().includes(word));
+      none.hidden = items.some((item) => !item.hidden);
+    };
+    return el("details", { class: "outline" }, el("summary", {}, about), el("nav", { "aria-label": "Outline" }, find, el("ol", {}, items), none));
   }
 
   async goTo(section) {
     const id = `${this.prefix}section-${section.section}`;
     if (!document.getElementById(id)) {
-      await this.show({ document: this.info.document, section: section.section });
-      this.settle();
+      if (await this.show({ document: this.info.document, section: section.section })) this.settle()?.focus({ preventScroll: true });
       return;
     }
     const target = document.getElementById(id);

@@ -1,7 +1,7 @@
 // One question on the page: its steps as they happen, its claims with their marks, what is missing. Fetches nothing.
 
 import { count, documentAddress, duration, el, hidden, icon, money } from "./ui.js";
-import { CELL, KIND, STATUS, STATUS_MEANS, VERDICT, VERDICT_MEANS, caveats, place, reasons, toolName } from "./words.js";
+import { CELL, KIND, STATUS, STATUS_MEANS, VERDICT, VERDICT_MEANS, caveats, place, reasons, shortId, toolName } from "./words.js";
 
 const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 const KINDS = { read_document: "read", find_in_document: "inside", list_documents: "list" };
@@ -14,13 +14,14 @@ export function documentLink(at, { run, open, className = "", label = null }) {
     {
       href: address,
       class: className,
+      title: label === null && shortId(at.document) === at.document ? null : at.document,
       onclick: (event) => {
         if (!open || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
         event.preventDefault();
         open({ ...at, address }, event.currentTarget);
       },
     },
-    label ?? place(at),
+    label ?? place({ ...at, document: shortId(at.document) }),
   );
 }
 
@@ -216,10 +217,9 @@ function badge(status) {
 function chip(citation, context) {
   const at = { document: citation.document, section: citation.section, start: citation.start, end: citation.end, page: citation.page, quote: citation.quote };
   const ok = citation.status === "verified";
-  const cut = citation.document.indexOf("/") + 1;
   const label = [
     icon(ok ? "read" : "unverified"),
-    el("span", {}, cut ? el("span", { class: "chip-source" }, citation.document.slice(0, cut)) : null, citation.document.slice(cut)),
+    el("span", {}, shortId(citation.document)),
     citation.section && el("span", { class: "chip-section" }, `§${citation.section}`),
     citation.page && el("span", { class: "chip-section" }, `p. ${citation.page}`),
     hidden(ok ? " verified citation, open the document" : " citation not verified, open the document"),

@@ -41,6 +41,7 @@ class Source {
     this.info = info;
     this.lines = [];
     this.next = 0;
+    this.total = 0;
     this.body = el("tbody");
     this.none = el("p", { class: "dim center", hidden: true }, "No document fits the filter.");
     this.more = el("button", { class: "button small", type: "button", hidden: true, onclick: () => this.load() }, "More documents");
@@ -67,6 +68,15 @@ class Source {
     if (info.trust) parts.push(info.trust === "open" ? "many can write here" : "reviewed");
     for (const [name, values] of Object.entries(info.filters ?? {})) parts.push(`filter ${name} (${count(values.length, "value")})`);
     this.figures.textContent = parts.join(" · ");
+  }
+
+  /** All of its documents, so that a filter does not miss those that were not shown yet. */
+  async loadAll() {
+    while (this.next < this.total) {
+      const before = this.next;
+      await this.load();
+      if (this.next === before) return; // something went wrong, and it is said
+    }
   }
 
   async load() {
@@ -145,6 +155,9 @@ signOutButton();
 let timer = null;
 byId("filter").addEventListener("input", () => {
   clearTimeout(timer);
-  timer = setTimeout(() => announce(count(filter(), "document")), 120);
+  timer = setTimeout(async () => {
+    if (byId("filter").value.trim()) await Promise.all(shown.map((source) => source.loadAll()));
+    announce(count(filter(), "document"));
+  }, 120);
 });
 load();

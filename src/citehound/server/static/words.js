@@ -50,6 +50,12 @@ export function toolName(tool) {
   return { read_document: "Read", find_in_document: "Look inside", list_documents: "List documents", follow_leads: "Follow leads" }[tool] ?? tool.replaceAll("_", " ");
 }
 
+/** A document's id where there is little room: its source and its name, without the folders between them. */
+export function shortId(id) {
+  const parts = id.split("/");
+  return parts.length > 3 ? `${parts[0]}/…/${parts.at(-1)}` : id;
+}
+
 export function place({ document, section, page }) {
   return `${document}${section ? ` §${section}` : ""}${page ? `, page ${page}` : ""}`;
 }
