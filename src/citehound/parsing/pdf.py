@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import re
+import zlib
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -167,11 +170,12 @@ def parse_pdf(data: bytes, *, password: str | None = None, ocr: bool = False, la
         if permissions & 0x10 == 0:
             warnings.append("its owner restricts copying")
         forms = raw.FPDF_GetFormType(document) != 0
-        layers = b"/OCProperties" in data or b"/ObjStm" in data  # or in what is packed
+        layers = _has_layers(data)
+        fonts: dict[str, _Font] = {}
         pages: list[_Page] = []
         for index in range(min(count, MAX_PAGES)):
             try:
-                pages.append(_read_page(document, index, forms=forms, layers=layers))
+                pages.append(_read_page(document, index, forms=forms, layers=layers, fonts=fonts))
             except pdfium.PdfiumError:
                 warnings.append(f"page {index + 1} is damaged and was left out")
                 pages.append(_Page(number=index, width=1, height=1))
@@ -183,6 +187,28 @@ def parse_pdf(data: bytes, *, password: str | None = None, ocr: bool = False, la
         document.close()
     warnings.extend(_judge(pages))
     return _build(pages, outline, about, warnings)
+
+
+_PACKED = re.compile(rb"/ObjStm\b(?:(?!endobj).){0,1000}?stream\r?\n", re.DOTALL)
+
+
+def _has_layers(data: bytes) -> bool:
+    """False for a file without optional content, also in the objects that are packed together."""
+    if b"/OCProperties" in data:
+        return True
+    if b"/ObjStm" not in data:
+        return False
+    rest = 50_000_000
+    view = memoryview(data)
+    for match in _PACKED.finditer(data):
+        try:
+            unpacked = zlib.decompressobj().decompress(view[match.end() :], rest)
+        except zlib.error:  # encrypted, or packed in another way
+            return True
+        rest -= len(unpacked)
+        if b"/OCProperties" in unpacked or rest <= 0:
+            return True
+    return False
 
 
 def _read_pictures(document: Any, pages: Sequence[_Page], *, language: str | None) -> list[str]:
@@ -280,6 +306,8 @@ def garbled(text: str, *, strict: bool = False) -> bool:
     odd = len(_ODD.findall(shown))
     if odd > 0.15 * len(shown):
         return True
+    if len(tokens) >= 30 and sum(t in _COMMON for t in tokens) >= (0.04 + 0.02 * strict) * len(tokens):
+        return False  # as most are, found out at less cost
     words = [w for w in (t.strip("\"'“”‘’„«»()[]{}.,;:!?…*-–—/") for t in tokens) if w]
     common = sum(n for w, n in Counter(words).items() if w.lower() in _COMMON) / max(1, len(words))
     if len(words) >= 30 and common >= 0.04 + 0.02 * strict:
@@ -321,14 +349,26 @@ def _is_shifted(words: Sequence[str]) -> bool:
 
 
 @dataclass(slots=True)
+class _Font:
+    """What is known of a font, in ems."""
+
+    bold: bool
+    widths: dict[str, float] = field(default_factory=lambda: {" ": 0.0})
+    """Of its glyphs, as far as they were met; blanks do not count."""
+    blank: float | None = None
+
+
+@dataclass(slots=True)
 class _Style:
     size: float
-    bold: bool
+    font: _Font
     invisible: bool
     pale: bool
     angle: int
     """0, 90, 180 or 270; -1 for slanted."""
     colour: tuple[int, int, int] = (0, 0, 0)
+    em: float = 1.0
+    """How wide an em is."""
     z: int = -1
     """Its place in the order of painting, -1 where that is not known."""
     layered: bool = False
@@ -363,7 +403,7 @@ class _Painted:
     """True when text inside forms may be on a layer, too."""
 
 
-def _read_page(document: Any, index: int, *, forms: bool, layers: bool) -> _Page:
+def _read_page(document: Any, index: int, *, forms: bool, layers: bool, fonts: dict[str, _Font]) -> _Page:
     raw = _pdfium()
     page = document[index]
     try:
@@ -379,8 +419,9 @@ def _read_page(document: Any, index: int, *, forms: bool, layers: bool) -> _Page
         painted = _shapes(page, result, box=(left, bottom, right, top), rotation=rotation, layers=layers)
         text = page.get_textpage()
         try:
+            letters = _Letters(text, painted, fonts=fonts)
             _read_glyphs(
-                text, result, box=(left, bottom, right, top), rotation=rotation, painted=painted, shown=_Shown(page)
+                letters, result, box=(left, bottom, right, top), rotation=rotation, painted=painted, shown=_Shown(page)
             )
         finally:
             text.close()
@@ -521,16 +562,15 @@ def _covered(style: _Style, x: float, y: float, covers: Sequence[tuple[int, _Box
     return ground is not None and max(abs(p - q) for p, q in zip(ground, style.colour, strict=True)) <= 10
 
 
-def _struck(places: Sequence[tuple[int, _Box]], painted: _Painted) -> set[int]:
+def _struck(places: Sequence[tuple[int, _Box]], strokes: Iterable[_Box], marks: Sequence[_Box]) -> set[int]:
     """Numbers of the glyphs that a line or an annotation strikes out."""
     found: set[int] = set()
-    if painted.marks:
-        for number, (x0, y0, x1, y1) in places:
-            x, y = (x0 + x1) / 2, y0 + 0.55 * (y1 - y0)
-            if any(m[0] <= x <= m[2] and m[1] <= y <= m[3] for m in painted.marks):
-                found.add(number)
-    for line in painted.strokes:
-        middle = (line[1] + line[3]) / 2
+    for number, (x0, y0, x1, y1) in places if marks else ():
+        x, y = (x0 + x1) / 2, y0 + 0.55 * (y1 - y0)
+        if any(m[0] <= x <= m[2] and m[1] <= y <= m[3] for m in marks):
+            found.add(number)
+    for line in strokes:
+        middle = _middle(line)
         hit = [
             (number, box[2] - box[0])
             for number, box in places
@@ -616,7 +656,8 @@ _BOLD = re.compile(r"bold|black|heavy|semibd|demi(?!.*light)")
 class _Letters:
     """What pdfium says of the glyphs of one page, asked as seldom as can be."""
 
-    def __init__(self, text: Any, painted: _Painted) -> None:
+    def __init__(self, text: Any, painted: _Painted, *, fonts: dict[str, _Font]) -> None:
+        self.total = int(_pdfium().FPDFText_CountChars(text))
         self._calls = _calls()
         self._page = _address(text)
         self._painted = painted
@@ -626,7 +667,8 @@ class _Letters:
         self._matrix = (ctypes.c_float * 6)()
         self._name = ctypes.create_string_buffer(256)
         self._styles: dict[int, _Style] = {}
-        self._fonts: dict[int, bool] = {}
+        self._fonts: dict[int, _Font] = {}
+        self._known = fonts
 
     def characters(self, total: int) -> str:
         """One for each glyph."""
@@ -661,12 +703,12 @@ class _Letters:
 
     def _read_style(self, index: int, owner: int) -> _Style:
         calls, page = self._calls, self._page
-        scale, angle = 1.0, 0
+        scale, across, angle = 1.0, 1.0, 0
         if calls.matrix(page, index, ctypes.addressof(self._matrix)):
-            a, b, c, d = self._matrix[:4]
-            across, up = abs(complex(a, b)), abs(complex(c, d))
+            a, b, c, d, _, _ = self._matrix
+            across, up = math.hypot(a, b), math.hypot(c, d)
             scale = up or across or 1.0
-            if across:
+            if across and (b or a < 0):
                 cos, sin = a / across, b / across
                 if abs(sin) < 0.13:
                     angle = 0 if cos > 0 else 180
@@ -674,7 +716,7 @@ class _Letters:
                     angle = 90 if sin > 0 else 270
                 else:
                     angle = -1
-        size = float(calls.font_size(page, index)) * scale
+        font_size = float(calls.font_size(page, index))
         pale = False
         colour = (0, 0, 0)
         at = ctypes.addressof(self._numbers)
@@ -684,17 +726,18 @@ class _Letters:
             pale = min(colour) >= 245 or alpha < 13
         mode = calls.mode(owner) if owner else 0
         return _Style(
-            size=size,
-            bold=self._bold(index, owner),
+            size=font_size * scale,
+            font=self._font(index, owner),
             invisible=mode in (3, 7),
             pale=pale and mode in (0, 4),
             angle=angle,
             colour=colour,
+            em=font_size * across or 1.0,
         )
 
-    def _bold(self, index: int, owner: int) -> bool:
-        font = self._calls.font(owner) if owner else None
-        known = self._fonts.get(font) if font else None
+    def _font(self, index: int, owner: int) -> _Font:
+        address = self._calls.font(owner) if owner else None
+        known = self._fonts.get(address) if address else None
         if known is not None:
             return known
         at = ctypes.addressof(self._numbers)
@@ -702,97 +745,157 @@ class _Letters:
         length = self._calls.font_info(self._page, index, ctypes.addressof(self._name), 256, at)
         name = self._name.raw[: max(0, min(length - 1, 255))].decode("utf-8", "replace").lower()
         weight = self._calls.weight(self._page, index)
-        bold = bool(_BOLD.search(name)) or weight >= 600 or bool(self._numbers[0] & 0x40000)
-        if font:
-            self._fonts[font] = bold
-        return bold
+        font = _Font(bold=bool(_BOLD.search(name)) or weight >= 600 or bool(self._numbers[0] & 0x40000))
+        if name and (same := self._known.setdefault(name, font)).bold == font.bold:
+            font = same
+        if address:
+            self._fonts[address] = font
+        return font
+
+    def over(self, text: str, start: int, style: _Style, length: float) -> float:
+        """How much longer glyphs and single blanks of a font are than they should be."""
+        font = style.font
+        low, high = (1, 3) if style.angle in (90, 270) else (0, 2)
+        if unknown := set(text).difference(font.widths):
+            for char in unknown:
+                box = self.box(start + text.index(char))
+                font.widths[char] = 0.0 if box is None else (box[high] - box[low]) / style.em
+        if font.blank is None:
+            box = self.box(start + text.index(" "))
+            font.blank = 0.0 if box is None else (box[high] - box[low]) / style.em
+            if not 0.1 <= font.blank <= 0.7:  # one that pdfium has put in has no width
+                font.blank = 0.25
+        return length - style.em * (sum(map(font.widths.__getitem__, text)) + font.blank * (len(text.split()) - 1))
 
 
-_Glyphs = tuple[str, float, float, float, float, _Style, int]
-"""Glyphs of one text object without a blank between them, or one blank: text, left, bottom, right and top in PDF space,
-style, number of the first one."""
-_WORD = re.compile("[^\r\n\0 \u00a0]+")
+_Glyphs = tuple[str, float, float, float, float, _Style, int, bool]
+"""Glyphs of one text object without a wide gap between them: text, left, bottom, right and top in PDF space, style,
+number of the first one, and whether a blank stands before it."""
+_LINE = re.compile("[^\r\n\0]+")
+_WORD = re.compile("[^ ]+")
+_GLYPH = re.compile("[^ ]")
 
 
-def _words(letters: _Letters, total: int) -> list[_Glyphs]:
-    """All glyphs of a page; blanks stand between those that are parted by one.
-
-    What stands between the first and the last glyph of a word in one text object has no gaps, for where there is one,
-    pdfium has put a blank; so only these two are asked for their place.
-    """
-    text = letters.characters(total)
+def _runs(letters: _Letters, total: int) -> list[_Glyphs]:
+    """All glyphs of a page."""
+    text = letters.characters(total).replace("\u00a0", " ")
     found: list[_Glyphs] = []
-    last = _Style(size=10.0, bold=False, invisible=False, pale=False, angle=0)
-    at = 0
-    for match in _WORD.finditer(text):
-        start, end = match.span()
-        if start - at and found and any(c in " \u00a0" for c in text[at:start]):
-            found.append((" ", 0.0, 0.0, 0.0, 0.0, last, at))
-        at = end
-        while start < end:
-            owner = letters.owner(start)
-            stop = start + 1
-            if owner and (end == stop or letters.owner(end - 1) == owner):
-                stop = end
-            elif owner:
-                while stop < end and letters.owner(stop) == owner:
-                    stop += 1
-            last = letters.style(start, owner)
-            _take(letters, text[start:stop], start, last, found)
-            start = stop
+    blank = False
+    for match in _LINE.finditer(text):
+        at = match.start()
+        end = at + len(match.group().rstrip(" "))
+        while at < end:
+            if text[at] == " ":
+                blank = True
+                at += 1
+                continue
+            owner = letters.owner(at)
+            stop = _end(letters, text, at, end, owner)
+            _take(letters, text[at:stop].rstrip(" "), at, letters.style(at, owner), blank, found)
+            at, blank = stop, text[stop - 1] == " "
+        blank = blank or end < match.end()
     return found
 
 
-def _take(letters: _Letters, text: str, start: int, style: _Style, found: list[_Glyphs]) -> None:
-    """Adds glyphs of one text object: as one where they stand close, else one by one."""
-    first = letters.box(start)
-    count = len(text)
-    if count == 1:
-        if first is not None:
-            found.append((text, *first, style, start))
-        return
-    last = letters.box(start + count - 1)
-    if first is not None and last is not None:
+def _end(letters: _Letters, text: str, start: int, end: int, owner: int) -> int:
+    """Where the glyphs of a text object end, which stand together; they begin at `start`."""
+    if not owner:
+        return start + 1
+    if letters.owner(end - 1) == owner:
+        return end
+    low, high = start, end - 1
+    while high - low > 1:
+        middle = at = (low + high) // 2
+        while at < high and text[at] == " ":  # those that pdfium puts in are of no object
+            at += 1
+        if at < high and letters.owner(at) == owner:
+            low = at
+        else:
+            high = middle
+    return high
+
+
+def _take(letters: _Letters, text: str, start: int, style: _Style, blank: bool, found: list[_Glyphs]) -> None:
+    """Adds glyphs of one text object, apart where there is a wide gap.
+
+    Only the first and the last one are asked for their place as long as what is between them is as long as it must be,
+    with blanks as wide as in the font, or as the one in the middle; else both halves are looked at.
+    """
+    upright = style.angle in (90, 270)
+
+    def add(text: str, start: int, blank: bool, first: _Box | None, last: _Box | None) -> None:
+        if first is None or last is None:
+            _apart(letters, (text, 0.0, 0.0, 0.0, 0.0, style, start, blank), _GLYPH, found)
+            return
         x0, y0, x1, y1 = first
         a, b, c, d = last
-        box = (min(x0, a), min(y0, b), max(x1, c), max(y1, d))
-        length = box[3] - box[1] if style.angle in (90, 270) else box[2] - box[0]
-        if 0.15 * style.size * count <= length <= 1.3 * style.size * count:
-            found.append((text, *box, style, start))
+        box = (x0 if x0 < a else a, y0 if y0 < b else b, x1 if x1 > c else c, y1 if y1 > d else d)
+        run = (text, *box, style, start, blank)
+        length = box[3] - box[1] if upright else box[2] - box[0]
+        if " " not in text:
+            if len(text) == 1 or 0.15 * style.size * len(text) <= length <= 1.3 * style.size * len(text):
+                found.append(run)
+            else:
+                _apart(letters, run, _GLYPH, found)
             return
-    _apart(letters, text, start, style, found)
+        loose = 0.6 * style.size
+        over = letters.over(text, start, style, length)
+        if -loose <= over <= loose:
+            found.append(run)
+            return
+        middle = text.find(" ", len(text) // 2)
+        left = text[: middle if middle > 0 else text.rindex(" ")].rstrip(" ")
+        right = text[len(left) :].lstrip(" ")
+        at = start + len(text) - len(right)
+        before, after = letters.box(start + len(left) - 1), letters.box(at)
+        gap = style.size
+        if before is not None and after is not None:
+            low, high = (1, 3) if upright else (0, 2)
+            gap = max(after[low] - before[high], before[low] - after[high])
+            over -= (len(text.split()) - 1) * (gap - style.em * (style.font.blank or 0))
+            if gap < 0.85 * style.size and -loose <= over <= loose:
+                found.append(run)
+                return
+        count = len(found)
+        add(left, start, blank, first, before)
+        whole = len(found) == count + 1
+        add(right, at, True, after, last)
+        if whole and len(found) == count + 2 and gap < 0.85 * style.size:
+            found[count:] = [run]
+
+    first = letters.box(start)
+    add(text, start, blank, first, letters.box(start + len(text) - 1) if len(text) > 1 else first)
 
 
-def _apart(letters: _Letters, text: str, start: int, style: _Style, found: list[_Glyphs]) -> None:
-    for number, char in enumerate(text, start=start):
-        box = letters.box(number)
-        if box is not None:
-            found.append((char, *box, style, number))
+def _apart(letters: _Letters, run: _Glyphs, pattern: re.Pattern[str], found: list[_Glyphs]) -> None:
+    """Adds what a run has of a pattern one by one."""
+    text, _, _, _, _, style, start, blank = run
+    for match in pattern.finditer(text):
+        first, last = letters.box(start + match.start()), letters.box(start + match.end() - 1)
+        blank = text[match.start() - 1] == " " if match.start() else blank
+        if first is not None and last is not None:
+            box = (min(first[0], last[0]), min(first[1], last[1]), max(first[2], last[2]), max(first[3], last[3]))
+            found.append((match.group(), *box, style, start + match.start(), blank))
 
 
 def _read_glyphs(
-    text: Any,
+    letters: _Letters,
     page: _Page,
     *,
-    box: tuple[float, float, float, float],
+    box: _Box,
     rotation: int,
     painted: _Painted,
     shown: _Shown,
 ) -> None:
-    total = _pdfium().FPDFText_CountChars(text)
-    if total > MAX_GLYPHS:
-        page.cut = True
-        total = MAX_GLYPHS
-    letters = _Letters(text, painted)
-    words = _words(letters, total) if total > 0 else []
+    page.cut = letters.total > MAX_GLYPHS
+    runs = _runs(letters, min(letters.total, MAX_GLYPHS)) if letters.total > 0 else []
     counts: Counter[int] = Counter()
     sizes: Counter[float] = Counter()
     unseen = 0
-    for word, _, _, _, _, style, _ in words:
-        if word != " ":
-            counts[style.angle] += len(word)
-            sizes[style.size] += len(word)
-            unseen += style.invisible * len(word)
+    for text, _, _, _, _, style, _, _ in runs:
+        counts[style.angle] += len(text)
+        sizes[style.size] += len(text)
+        unseen += style.invisible * len(text)
     visible = counts.total() - unseen
     keep_unseen = bool(unseen) and painted.scan and visible < 0.2 * unseen  # what OCR lays under a scan
     main = max((a for a in counts if a >= 0), key=lambda a: counts[a], default=0)
@@ -800,32 +903,25 @@ def _read_glyphs(
     if turned % 2 != rotation % 2:
         page.width, page.height = page.height, page.width
     tiny = 2.6 if _median(sizes) > 4 else 0.0
-    words = _divided(words, letters, page, box=box, rotation=rotation, turned=turned, painted=painted)
-    struck: set[int] = set()
-    if (painted.marks or painted.strokes) and turned == rotation % 4:
-        places = [(n, _turn(*w[1:5], box=box, rotation=rotation)) for n, w in enumerate(words) if w[0] != " "]
-        struck = _struck(places, painted)
-    page.struck = sum(len(words[number][0]) for number in struck)
+    runs, struck = _divided(runs, letters, box=box, rotation=rotation, struck=turned == rotation % 4, painted=painted)
+    page.struck = sum(len(runs[number][0]) for number in struck)
     kept: list[_Placed] = []
     slanted: list[str] = []
-    for number, (word, x0, y0, x1, y1, style, _) in enumerate(words):
-        if word == " ":
-            kept.append((" ", 0.0, 0.0, 0.0, 0.0, style))
-            continue
+    for number, (text, x0, y0, x1, y1, style, _, blank) in enumerate(runs):
         if number in struck:
             continue
         if style.angle == -1:
-            slanted.append(word)
+            slanted.append(" " * blank + text)
             continue
         if (style.invisible and not keep_unseen) or (style.size < tiny and y1 - y0 < tiny * 1.5):
-            page.hidden += len(word)
+            page.hidden += len(text)
             continue
         if turned:
             a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=turned)
         else:
             a, b, c, d = x0 - box[0], box[3] - y1, x1 - box[0], box[3] - y0
         if c < -2 or a > page.width + 2 or d < -2 or b > page.height + 2:
-            page.hidden += len(word)
+            page.hidden += len(text)
             continue
         if style.pale or (painted.covers and style.z >= 0):
             e, f, g, h = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
@@ -833,12 +929,12 @@ def _read_glyphs(
             if (
                 style.pale and not any(s[0] - 1 <= x <= s[2] + 1 and s[1] - 1 <= y <= s[3] + 1 for s in painted.grounds)
             ) or (style.z >= 0 and _covered(style, x, y, painted.covers)):
-                page.hidden += len(word)
+                page.hidden += len(text)
                 continue
         if style.layered and shown.blank(_turn(x0, y0, x1, y1, box=box, rotation=rotation)):
-            page.hidden += len(word)
+            page.hidden += len(text)
             continue
-        kept.append((word, a, b, c, d, style))
+        kept.append((text, a, b, c, d, style, blank))
     page.watermark = clean_line("".join(slanted))
     page.pieces = _pieces(kept, page.number)
 
@@ -854,41 +950,53 @@ def _median(sizes: Counter[float]) -> float:
 
 
 def _divided(
-    words: list[_Glyphs],
-    letters: _Letters,
-    page: _Page,
-    *,
-    box: tuple[float, float, float, float],
-    rotation: int,
-    turned: int,
-    painted: _Painted,
-) -> list[_Glyphs]:
-    """The words, one by one the glyphs of those that may be visible only in part."""
-    lines = [*painted.strokes, *painted.marks] if turned == rotation % 4 else []
+    runs: list[_Glyphs], letters: _Letters, *, box: _Box, rotation: int, struck: bool, painted: _Painted
+) -> tuple[list[_Glyphs], set[int]]:
+    """The runs, apart those that may be visible only in part, and the numbers of those that are struck out."""
+    strokes = sorted(painted.strokes, key=_middle) if struck else []
+    middles = [_middle(stroke) for stroke in strokes]
+    marks = painted.marks if struck else []
     shapes = [bounds for _, bounds, _ in painted.covers]
-    width, height = (box[2] - box[0], box[3] - box[1])
+    left, bottom, right, top = box
     found: list[_Glyphs] = []
-    for item in words:
-        text, x0, y0, x1, y1, style, start = item
-        if len(text) == 1:
-            found.append(item)
-            continue
-        whole = not style.pale and box[0] <= x0 and x1 <= box[0] + width and box[1] <= y0 and y1 <= box[1] + height
-        if whole and (lines or shapes):
+    places: list[tuple[int, _Box]] = []
+    hit: set[_Box] = set()
+    for run in runs:
+        text, x0, y0, x1, y1, style, _, _ = run
+        apart = style.pale or x0 < left or x1 > right or y0 < bottom or y1 > top
+        count = len(found)
+        if strokes or marks or shapes:
             a, b, c, d = _turn(x0, y0, x1, y1, box=box, rotation=rotation)
-            whole = not any(s[0] < c and a < s[2] and s[1] < d and b < s[3] for s in lines) and all(
-                s[2] < a or c < s[0] or s[3] < b or d < s[1] or (s[0] <= a and c <= s[2] and s[1] <= b and d <= s[3])
-                for s in shapes
+            high = d - b
+            low, end = bisect_left(middles, b + 0.4 * high), bisect_right(middles, b + 0.72 * high)
+            through = [s for s in strokes[low:end] if s[0] - 1 < c and a < s[2] + 1] if low < end else ()
+            hit.update(through)
+            y = b + 0.55 * high
+            marked = any(m[0] < c and a < m[2] and m[1] <= y <= m[3] for m in marks)
+            y = (b + d) / 2
+            apart = (
+                apart
+                or bool(through)
+                or marked
+                or any(s[1] <= y <= s[3] and s[0] < c and a < s[2] and (a < s[0] or s[2] < c) for s in shapes)
             )
-        if whole:
-            found.append(item)
+            if through or marked:
+                _apart(letters, run, _GLYPH, found)
+                places += [(n, _turn(*g[1:5], box=box, rotation=rotation)) for n, g in enumerate(found[count:], count)]
+                continue
+        if len(text) > 1 and (apart or style.layered):
+            _apart(letters, run, _GLYPH if apart else _WORD, found)
         else:
-            _apart(letters, text, start, style, found)
-    return found
+            found.append(run)
+    return found, _struck(places, hit, marks)
 
 
-_Placed = tuple[str, float, float, float, float, _Style]
-"""The same on the page as it is read: text, left, top, right, bottom, style."""
+def _middle(stroke: _Box) -> float:
+    return (stroke[1] + stroke[3]) / 2
+
+
+_Placed = tuple[str, float, float, float, float, _Style, bool]
+"""The same on the page as it is read: text, left, top, right, bottom, style, whether a blank stands before."""
 
 
 def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
@@ -896,7 +1004,6 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
     pieces: list[_Piece] = []
     chars: list[str] = []
     now: _Piece | None = None
-    blanks = 0
     bold = count = 0
     sizes = 0.0
 
@@ -911,10 +1018,7 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
             pieces.append(now)
         now, chars, bold, count, sizes = None, [], 0, 0, 0.0
 
-    for word, x0, top, x1, bottom, style in words:
-        if word == " ":
-            blanks += 1
-            continue
+    for word, x0, top, x1, bottom, style, blank in words:
         em = max(2.0, style.size)
         if now is not None:
             gap = x0 - now.x1 if x0 >= now.x0 else now.x0 - x1
@@ -923,14 +1027,15 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
             else:
                 overlap = min(bottom, now.bottom) - max(top, now.top)
                 same = overlap > 0.45 * min(bottom - top, now.height)
-            back = x1 < now.x0 - em and not _is_rtl(word[0])
+            back = x1 < now.x0 - em and not _RTL.match(word)
             if not same or gap > _WIDE * em or back:
                 end()
-            elif blanks or (gap > 0.28 * em and not _is_wide(word[0])):
+            elif blank or (gap > 0.28 * em and not _is_wide(word[0])):
                 chars.append(" ")
-        blanks = 0
         if now is None:
-            now = _Piece(text="", x0=x0, x1=x1, top=top, bottom=bottom, size=style.size, bold=style.bold, page=page)
+            now = _Piece(
+                text="", x0=x0, x1=x1, top=top, bottom=bottom, size=style.size, bold=style.font.bold, page=page
+            )
         else:
             if x0 < now.x0:
                 now.x0 = x0
@@ -940,15 +1045,19 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
                 now.top, now.bottom = min(now.top, top), max(now.bottom, bottom)
         letters = len(word)
         chars.append(word)
-        bold += style.bold * letters
+        bold += style.font.bold * letters
         count += letters
         sizes += style.size * letters
     end()
     return pieces
 
 
-def _is_rtl(char: str) -> bool:
-    return "\u0590" <= char <= "\u08ff" or "\ufb1d" <= char <= "\ufefc"
+_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufefc]")
+
+
+def _count_rtl(text: str) -> int:
+    """How many letters of a text run from right to left."""
+    return 0 if text.isascii() else len(_RTL.findall(text))
 
 
 def _is_wide(char: str) -> bool:
@@ -971,7 +1080,7 @@ def _order(pieces: list[_Piece], page: _Page, depth: int = 0) -> list[_Line]:
     inside = [p for p in pieces if top <= (p.top + p.bottom) / 2 <= bottom]
     left = [p for p in inside if (p.x0 + p.x1) / 2 < x]
     right = [p for p in inside if (p.x0 + p.x1) / 2 >= x]
-    if sum(_is_rtl(c) for p in inside for c in p.text[:20]) > 5 * len(inside):
+    if sum(_count_rtl(p.text[:20]) for p in inside) > 5 * len(inside):
         left, right = right, left
     lines: list[_Line] = []
     for part in (above, left, right, below):
@@ -1037,21 +1146,24 @@ def _is_column(pieces: list[_Piece]) -> bool:
 def _rows(pieces: list[_Piece]) -> list[list[_Piece]]:
     """Pieces that stand beside each other, from top to bottom."""
     rows: list[list[_Piece]] = []
-    for piece in sorted(pieces, key=lambda p: ((p.top + p.bottom) / 2, p.x0)):
-        placed = False
-        for row in reversed(rows[-3:]):
-            head = max(row, key=lambda p: p.height)
+    heads: list[_Piece] = []  # the highest of each row
+    for piece in sorted(pieces, key=lambda p: (p.top + p.bottom, p.x0)):
+        for at in range(len(rows) - 1, max(-1, len(rows) - 4), -1):
+            head = heads[at]
             overlap = min(piece.bottom, head.bottom) - max(piece.top, head.top)
             if overlap > 0.5 * min(piece.height, head.height):
-                row.append(piece)
-                placed = True
+                rows[at].append(piece)
+                if piece.height > head.height:
+                    heads[at] = piece
                 break
-        if not placed:
+        else:
             rows.append([piece])
+            heads.append(piece)
     for row in rows:
-        row.sort(key=lambda p: p.x0)
-        if sum(_is_rtl(c) for p in row for c in p.text) * 2 > sum(len(p.text) for p in row):
-            row.reverse()
+        if len(row) > 1:
+            row.sort(key=lambda p: p.x0)
+            if sum(_count_rtl(p.text) for p in row) * 2 > sum(len(p.text) for p in row):
+                row.reverse()
     return rows
 
 
@@ -1208,14 +1320,18 @@ def _levels(lines: Sequence[_Line], body: float) -> dict[float, int]:
     return levels
 
 
+_HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_DASH = re.compile("[\u2010\ufffe\x02]")
+
+
 def _vocabulary(lines_of: Sequence[Sequence[_Line]]) -> frozenset[str]:
     """Words of the document, those at line ends that may be halves left out."""
     words: set[str] = set()
     for lines in lines_of:
         for line in lines:
-            text = line.text.casefold()
-            found = re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.translate({0x2010: "-", 0xFFFE: "-", 2: "-"}))
-            words.update(found[1:-1] if len(found) > 2 else ())
+            found = _HYPHENATED.findall(_DASH.sub("-", line.text))
+            words.update(found[1:-1])
+    words = {word.casefold() for word in words}
     return frozenset(words)
 
 
@@ -1303,6 +1419,23 @@ def _roman(text: str) -> int:
     return total
 
 
+def _letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
+
+
+def _may_be_heading(text: str) -> bool:
+    """True for a short text that does not end, or begin, as a sentence does."""
+    words = len(text.split())
+    return (
+        words <= 14
+        and not text[0].islower()
+        and not _BULLET.match(text)
+        and not text.endswith((",", ";"))
+        and not (text.endswith((".", ":")) and words > 6)
+        and _letters(text) >= 3
+    )
+
+
 class _Writer:
     """Puts lines together to headings, paragraphs, items and tables."""
 
@@ -1369,31 +1502,19 @@ class _Writer:
         self._last = line
 
     def _classify(self, line: _Line) -> tuple[BlockKind, int]:
-        key = _key(line.text)
         if line.row:
             return "table", 0
-        if key:
+        text = line.text
+        if self._anywhere and (key := _key(text)):
             level = self._titles.get((key, line.page))
             if level is None and (line.bold or line.size > self._body * 1.1):
                 level = self._anywhere.get(key)
             if level is not None:
                 return "heading", level
         size = round(line.size * 2) / 2
-        words = line.text.split()
-        text = line.text
-        letters = sum(c.isalpha() for c in text)
-        if size in self._levels and letters >= 2 and len(text) < 200 and not _BULLET.match(text):
+        if size in self._levels and len(text) < 200 and not _BULLET.match(text) and _letters(text) >= 2:
             return "heading", self._levels[size]
-        if (
-            line.bold
-            and line.size > 0.9 * self._body
-            and letters >= 3
-            and len(words) <= 14
-            and not _BULLET.match(text)
-            and not re.search(r"[,;]$", text)
-            and not (re.search(r"[.:]$", text) and len(words) > 6)
-            and not (text[0].islower())
-        ):
+        if line.bold and line.size > 0.9 * self._body and _may_be_heading(text):
             return "heading", max(self._levels.values(), default=0) + 1
         if _BULLET.match(text) or (_MARKER.match(text) and not _MULTI.match(text)):
             return "item", 0
