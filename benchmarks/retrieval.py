@@ -9,8 +9,7 @@ per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them).
 is noted. Peers stand for what their libraries do by default: LangChain's BM25Retriever and an EnsembleRetriever of it
 and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, all with citehound's embedder.
 
-Rows are by set and kind of question: with vectors as they are used by default ("citehound"), with a weight of theirs
-("weighted"), and without ("words"). `--fusion` leaves the peers out and measures many weights instead, also on each
+Rows are by set and kind of question: with vectors as they are used by default ("citehound"), and without ("words"). `--fusion` leaves the peers out and measures many weights instead, also on each
 half of every set's questions. `--embedder` (a name as in `[index.embedding]`, "static" is ours; may be given several
 times) leaves them out too, and measures what each embedder's vectors bring: alone, filling up, and with weights; over
 the same index, whose vectors are made anew for each.
@@ -125,10 +124,9 @@ def measure(
 
 # fusion
 
-OWN = {"citehound": Weights(), "citehound, weighted": Weights(dense=0.4)}
-"""By default vectors only fill up what words leave; with a weight they also order."""
+OWN = {"citehound": Weights()}
 _COMPARED = {
-    "fills up": Weights(),
+    "fills up": Weights(dense=0.0),
     "0.25": Weights(dense=0.25),
     "0.4": Weights(dense=0.4),
     "0.25, keep 0": Weights(dense=0.25, keep=0),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Protocol
@@ -181,28 +179,6 @@ class IndexConformance:
         index = filled(make_index(), many, entry("a/one", "There is one long text that mentions encryption somewhere."))
         assert sorted(found(index, "encryption", per_document=2)) == ["a/many", "a/many", "a/one"]
         assert len(found(index, "encryption", per_document=100, k=50)) == 50
-
-    @pytest.mark.parametrize(("per_document", "k"), [(1, 4), (1, 20), (2, 7), (3, 40)])
-    def test_a_few_long_documents_give_their_best_each(self, make_index: MakeIndex, per_document: int, k: int) -> None:
-        """Those that have given all they may do not stand in the way of others, and the order is that of all hits."""
-        chance = random.Random(per_document * k)
-        words = ["encryption", "keys", "rotation", "retention", "backup", "filler", "text", "more", "of", "it"]
-        index = filled(
-            make_index(),
-            *[
-                entry(f"a/d{n}", *[" ".join(chance.choices(words, k=8 + 3 * n)) + f" {n} {m}." for m in range(150)])
-                for n in range(7)
-            ],
-        )
-        every = index.search("encryption keys rotation", principal=OWNER, k=2000, per_document=2000).hits
-        count: Counter[str] = Counter()
-        wanted: list[tuple[str, int]] = []
-        for hit in every:
-            count[hit.document] += 1
-            if count[hit.document] <= per_document and len(wanted) < k:
-                wanted.append((hit.document, hit.start))
-        result = index.search("encryption keys rotation", principal=OWNER, k=k, per_document=per_document)
-        assert [(hit.document, hit.start) for hit in result.hits] == wanted
 
     def test_k_bounds_the_hits_and_the_best_come_first(self, make_index: MakeIndex) -> None:
         index = filled(make_index(), *[entry(f"a/d{n}", f"Encryption text number {n}.") for n in range(20)])

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date
@@ -43,6 +44,25 @@ def folder(tmp_path: Path) -> Path:
     with EmbeddedIndex(tmp_path / "index", write=True) as index:
         filled(index, *[entry(f"a/d{n}", f"Encryption word{n}.", metadata={"supplier": "Alpha"}) for n in range(5)])
     return tmp_path / "index"
+
+
+@pytest.mark.parametrize(("per_document", "k"), [(1, 4), (1, 20), (2, 7), (3, 40)])
+def test_a_few_long_documents_give_their_best_each(tmp_path: Path, per_document: int, k: int) -> None:
+    """Those that have given all they may do not stand in the way of others, and the order is that of all hits."""
+    chance = random.Random(per_document * k)
+    words = ["encryption", "keys", "rotation", "retention", "backup", "filler", "text", "more", "of", "it"]
+    with EmbeddedIndex(tmp_path / "i", write=True) as index:
+        texts = [[" ".join(chance.choices(words, k=8 + 3 * n)) + f" {n} {m}." for m in range(150)] for n in range(7)]
+        filled(index, *[entry(f"a/d{n}", *of) for n, of in enumerate(texts)])
+        every = index.search("encryption keys rotation", principal=OWNER, k=2000, per_document=2000).hits
+        result = index.search("encryption keys rotation", principal=OWNER, k=k, per_document=per_document)
+    count: Counter[str] = Counter()
+    wanted: list[tuple[str, int]] = []
+    for hit in every:
+        count[hit.document] += 1
+        if count[hit.document] <= per_document and len(wanted) < k:
+            wanted.append((hit.document, hit.start))
+    assert [(hit.document, hit.start) for hit in result.hits] == wanted
 
 
 def test_an_index_is_there_after_it_was_closed(folder: Path) -> None:

@@ -181,11 +181,11 @@ class EmbeddingConfig:
     base_url: str | None = None
     dimensions: int | None = None
     """None means: as many as the embedder gives."""
-    weight: float = 0.0
+    weight: float = 0.4
     """What the cosine counts beside the score by words; 0: vectors only fill up what words leave."""
     floor: float = 0.5
     """Least cosine of a hit that has none of the query's words."""
-    keep: int = 5
+    keep: int = 6
     """So many of the first hits by words stay the first."""
     send_private: bool = False
     """Whether texts of private sources may be sent to a provider."""

@@ -14,12 +14,12 @@ T = TypeVar("T")
 class Weights:
     """How the two legs of a search count; chosen on dev data (docs/decisions/0021-dense.md)."""
 
-    dense: float = 0.0
+    dense: float = 0.4
     """Of the cosine, beside the score by words as a share of the best one (so between 0 and 1). With 0 vectors bring
     passages only where words bring too few."""
     floor: float = 0.5
     """A passage that has none of the query's words is a hit only with at least this cosine."""
-    keep: int = 5
+    keep: int = 6
     """The first so many hits by words stay the first, in their order."""
 
 
@@ -47,24 +47,30 @@ def fuse(
     *,
     cosines: Mapping[int, float],
     weights: Weights,
+    document: Callable[[int], int] = lambda key: key,
     words_only: bool = False,
     kept: Collection[int] = (),
 ) -> list[Candidate]:
     """Both legs' passages, best first, equal ones by key.
 
-    `words` and `dense` are (key, score), best first; `cosines` has those of every passage that words brought. With
-    `words_only` vectors change the order, and bring nothing of their own. Passages that are `kept` count as if their
+    `words` and `dense` are (key, score), best first; `cosines` has those of every passage that words brought. What has
+    words counts with the cosine of its document's nearest passage: one passage may have the words, and another one say
+    what is meant. With `words_only` vectors change the order, and bring nothing of their own. Passages that are `kept` count as if their
     cosine were 1, so that none gets past one that has fewer words.
     """
     best = max((score for _, score in words), default=0.0) or 1.0
     ranks = {key: at for at, (key, _) in enumerate(dense, start=1)}
+    nearest: dict[int, float] = {}
+    """By document."""
+    for key, cosine in (*cosines.items(), *dense):
+        nearest[document(key)] = max(cosine, nearest.get(document(key), cosine))
     found: list[Candidate] = []
     for at, (key, score) in enumerate(words, start=1):
-        cosine = cosines.get(key, 0.0)
+        cosine = cosines[key]
         found.append(
             Candidate(
                 key=key,
-                score=score / best + weights.dense * (1.0 if key in kept else cosine),
+                score=score / best + weights.dense * (1.0 if key in kept else nearest[document(key)]),
                 words=score,
                 words_rank=at,
                 cosine=cosine,

@@ -303,13 +303,14 @@ def _rank(
 
     if view is None or legs.vector is None:
         return walk(plain, judged=judged)
-    if not weights.dense and not judged and len((enough := walk(plain)).taken) >= k:
+    if (k <= weights.keep or not weights.dense) and not judged and len((enough := walk(plain)).taken) >= k:
         return enough
     cosines = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
     candidates = fuse(
         words,
         view.nearest(legs.vector, k=near, mask=legs.mask),
         cosines={key: float(cosine) for (key, _), cosine in zip(words, cosines, strict=True)},
+        document=lambda key: key >> _ORDINAL_BITS,
         weights=weights,
         words_only=legs.words_only,
         kept={(head.row << _ORDINAL_BITS) | ordinal for _, head, ordinal, _ in walk(plain, weights.keep).taken},
