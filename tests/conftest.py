@@ -9,10 +9,15 @@ from types import TracebackType
 from typing import ClassVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from citehound.parsing.worker import Limits, Worker, Workers
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# The same examples each time, and none of them judged by how long a busy machine takes.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")
