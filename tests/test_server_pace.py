@@ -19,15 +19,16 @@ from citehound.events import Emit, Event, Waiting
 from citehound.models.scripted import ScriptedModel, ScriptedRequest
 from citehound.runs import RunStore
 from citehound.server.app import bind, create_app
-from citehound.server.pace import BEATS, FIRST, LATE, LEAST, OURS, Pace
+from citehound.server.pace import BEATS, BUSIEST, BUSY, FIRST, LATE, LEAST, OURS, SETTLE, Pace
 from citehound.server.questions import Asked, Questions
 from served import live
 from small import GOOD, TOML, opened, write_corpus
 from test_server import QUESTION, READ, SEARCH, Held, events_of
 
 MANY = 64
-FULL = OURS * 2
-"""A share of a core that says that the work is this process's own."""
+IDLE = BUSY / 4
+FULL = (BUSY + BUSIEST) / 2
+"""As much of a core as the process should use."""
 
 
 class Crowd:
@@ -41,11 +42,14 @@ class Crowd:
         self.over: list[asyncio.Event] = []
 
     async def come(self, many: int) -> None:
+        first = not self.tasks
         for number in range(len(self.tasks), len(self.tasks) + many):
             self.heard[number], done = [], asyncio.Event()
             self.over.append(done)
             self.tasks.append(asyncio.create_task(self._work(number, done)))
         await settled()
+        for _ in range(SETTLE if first else 0):
+            self.pace.beat(late=0.0, busy=FULL)
 
     async def leave(self, number: int) -> None:
         self.over[number].set()
@@ -128,11 +132,11 @@ def test_who_gives_up_waiting_is_out_of_the_queue() -> None:
 
 def test_a_turn_that_comes_as_it_is_given_up_goes_to_the_next() -> None:
     async def test(crowd: Crowd) -> None:
-        await crowd.come(FIRST + 3)
-        crowd.pace.beat(late=0.0, busy=FULL)  # gives turns to two of them, which have not been run since
+        await crowd.come(3 * FIRST)
+        crowd.pace.beat(late=0.0, busy=IDLE)  # gives turns to some of them, which have not been run since
         crowd.tasks[FIRST].cancel()
         await settled()
-        assert crowd.begun[FIRST:] == [FIRST + 1, FIRST + 2]
+        assert crowd.begun[FIRST:] == list(range(FIRST + 1, 2 * FIRST + 1))
 
     crowded(test)
 
@@ -140,36 +144,62 @@ def test_a_turn_that_comes_as_it_is_given_up_goes_to_the_next() -> None:
 # how many
 
 
-def test_with_a_loop_that_is_in_time_all_come_to_work() -> None:
+def test_with_a_model_that_takes_long_to_answer_all_come_to_work() -> None:
     async def test(crowd: Crowd) -> None:
         await crowd.come(MANY)
         for _ in range(12):
-            crowd.pace.beat(late=LATE / 10, busy=FULL)
+            crowd.pace.beat(late=LATE / 10, busy=IDLE)
         await settled()
         assert crowd.begun == list(range(MANY))
 
     crowded(test)
 
 
-def test_places_nobody_asks_for_are_not_made() -> None:
+def test_no_more_are_let_in_than_the_processor_would_carry_at_that_rate() -> None:
     async def test(crowd: Crowd) -> None:
-        await crowd.come(FIRST - 1)
+        await crowd.come(MANY)
+        crowd.pace.beat(late=LATE / 10, busy=BUSY / 1.5)
+        assert crowd.pace.limit == crowd.pace.working == FIRST * 1.5
+
+    crowded(test)
+
+
+def test_what_was_let_in_shows_its_load_before_more_are() -> None:
+    async def test(crowd: Crowd) -> None:
+        await crowd.come(MANY)
+        crowd.pace.beat(late=0.0, busy=IDLE)
+        for busy in [0.0] * SETTLE:
+            crowd.pace.beat(late=0.0, busy=busy)
+            assert crowd.pace.limit == 2 * FIRST
+        crowd.pace.beat(late=0.0, busy=FULL)
+        assert crowd.pace.limit == 2 * FIRST
+        crowd.pace.beat(late=0.0, busy=IDLE)
+        assert crowd.pace.limit == 4 * FIRST
+
+    crowded(test)
+
+
+def test_places_nobody_waits_for_are_not_made() -> None:
+    async def test(crowd: Crowd) -> None:
+        await crowd.come(FIRST)
         for _ in range(12):
-            crowd.pace.beat(late=0.0, busy=FULL)
+            crowd.pace.beat(late=0.0, busy=IDLE)
         assert crowd.pace.limit == FIRST
 
     crowded(test)
 
 
-def test_a_late_loop_lets_nobody_in_and_ends_nobody() -> None:
+@pytest.mark.parametrize(("late", "busy"), [(0.0, BUSIEST * 1.1), (2 * LATE, IDLE + OURS)])
+def test_a_busy_processor_or_a_late_loop_lets_nobody_in_and_ends_nobody(late: float, busy: float) -> None:
     async def test(crowd: Crowd) -> None:
         await crowd.come(MANY)
-        for _ in range(12):
-            crowd.pace.beat(late=2 * LATE, busy=FULL)
-            await crowd.leave(crowd.begun[0])
+        for _ in range(FIRST - LEAST):
+            crowd.pace.beat(late=late, busy=busy)
+            await crowd.leave(crowd.begun[0] + FIRST - crowd.pace.working)
         assert crowd.begun == list(range(FIRST))
+        assert crowd.pace.limit == crowd.pace.working == LEAST
 
-    crowded(test, most=MANY)
+    crowded(test)
 
 
 def test_a_step_down_is_not_followed_by_another_before_it_has_come_into_effect() -> None:
@@ -208,7 +238,7 @@ def test_lateness_that_other_work_of_the_machine_makes_keeps_nobody_waiting() ->
     crowded(test)
 
 
-def test_between_in_time_and_late_all_stays_as_it_is() -> None:
+def test_as_busy_as_it_should_be_all_stays_as_it_is() -> None:
     async def test(crowd: Crowd) -> None:
         await crowd.come(MANY)
         for _ in range(12):
@@ -218,20 +248,20 @@ def test_between_in_time_and_late_all_stays_as_it_is() -> None:
     crowded(test)
 
 
-@pytest.mark.parametrize(("late", "begun"), [(0.0, MANY), (2 * LATE, FIRST)])
-def test_the_loop_is_looked_at_while_there_is_work_and_no_longer(late: float, begun: int) -> None:
+@pytest.mark.parametrize(("late", "used", "begun"), [(0.0, IDLE, MANY), (2 * LATE, FULL, FIRST), (0.0, 1.0, FIRST)])
+def test_the_loop_is_looked_at_while_there_is_work_and_no_longer(late: float, used: float, begun: int) -> None:
     now = cpu = 0.0
     looks = 0
 
     async def sleep(seconds: float) -> None:
         nonlocal now, cpu, looks
-        now, cpu, looks = now + seconds + late, cpu + seconds, looks + 1
+        now, cpu, looks = now + seconds + late, cpu + used * (seconds + late), looks + 1
         await asyncio.sleep(0)
 
     async def run() -> None:
         crowd = Crowd(Pace(MANY, clock=lambda: now, cpu=lambda: cpu, sleep=sleep))
         await crowd.come(MANY)
-        while looks < 12 * BEATS:
+        while looks < 20 * BEATS:
             await asyncio.sleep(0)
         assert len(crowd.begun) == begun
         for done in crowd.over:

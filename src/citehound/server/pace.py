@@ -15,13 +15,17 @@ from ..events import Emit, Waiting
 FIRST = 8
 """At work at once before anything is known of the load."""
 LEAST = 4
-"""However long the loop's turns take: fewer would leave the processor idle while models think."""
+"""However busy: fewer would leave the processor idle while models think."""
 BEAT = 0.025
 """Seconds between two looks at how late the loop is."""
 BEATS = 10
 """Looks that one decision rests on."""
-LATE = 0.006
-"""Seconds by which a beat is late, on average, when the processor has all the work it can do in time."""
+SETTLE = 2
+"""Decisions that are skipped after more were let in: what they ask of the processor shows later."""
+BUSY, BUSIEST = 0.72, 0.88
+"""Cores that the process uses: up to here more are let in, from there on fewer. The loop has one."""
+LATE = 0.003
+"""Seconds by which a beat is late, on average, when questions wait for each other at every step."""
 OURS = 0.2
 """Of a core. Where this process uses less, something else on the machine makes it late, and fewer questions would not
 help."""
@@ -39,8 +43,8 @@ class _Ticket:
 class Pace:
     """Lets questions begin in the order in which they came. Used from one event loop.
 
-    How many are at work follows how late the loop is: with a model that takes long to answer, all of them; with one
-    that answers at once, as many as keep the processor busy without waiting for each other at every step.
+    How many are at work follows what they ask of the processor: with a model that takes long to answer, all of them;
+    with one that answers at once, as many as keep it busy without waiting for each other at every step.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Pace:
         self.limit = min(FIRST, most)
         """How many may be at work now."""
         self.working = 0
+        self._settling = 0
         self._most = most
         self._clock = clock
         self._cpu = cpu
@@ -69,6 +74,7 @@ class Pace:
     async def place(self, emit: Emit) -> AsyncGenerator[None]:
         """A place at work, for as long as it is held. Who has to wait for it hears how many are before him."""
         if self._watching is None or self._watching.done():
+            self._settling = SETTLE
             self._watching = asyncio.get_running_loop().create_task(self._watch())
         if self._queue or self.working >= self.limit:
             await self._wait(emit)
@@ -113,11 +119,15 @@ class Pace:
 
     def beat(self, *, late: float, busy: float) -> None:
         """Decides how many may be at work. `late`: seconds that the loop is behind; `busy`: cores that were used."""
-        if late > LATE and busy > OURS:
+        if self._settling:
+            self._settling -= 1
+        elif busy > BUSIEST or (late > LATE and busy > OURS):
             if self.working <= self.limit:  # else the last step down has had no effect yet
-                self.limit = max(min(LEAST, self._most), self.limit - 1)
-        elif self.working >= self.limit and (late < LATE / 2 or busy <= OURS):
-            self.limit = min(self._most, self.limit + max(1, self.limit // 4))
+                self.limit = max(min(LEAST, self._most), self.limit - max(1, self.limit // 8))
+        elif self.working >= self.limit and self._queue:
+            wanted = min(self._most, int(self.limit * min(2.0, BUSY / max(busy, 0.01))))
+            if wanted > self.limit:
+                self.limit, self._settling = wanted, SETTLE
         self._let_in()
 
     def close(self) -> None:
