@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -545,6 +546,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
+    if given.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: python -m pip install --requirement requirements/bench.in")
     engines = [one.strip() for one in str(given.engines).split(",")]
     if unknown := [one for one in engines if one not in ENGINES]:
         parser.error(f"no engine {unknown[0]!r}: known are {', '.join(ENGINES)}")
