@@ -211,7 +211,7 @@ def test_what_tunes_sampling_is_ignored(client: Any) -> None:
         logit_bias={"1": 1},
         user="somebody",
         n=1,
-        tools=openai.NOT_GIVEN,
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
         tool_choice="none",
     )
     assert done.choices[0].finish_reason == "stop"

@@ -287,6 +287,44 @@ OWN: list[tuple[str, str, str, dict[str, str], bytes | None, tuple[int, ...]]] =
         json.dumps({"good": True, "reason": "x" * 3000}).encode(),
         (422,),
     ),
+    ("an exponent beyond all", "POST", "/v1/ask", ASK, b'{"question":"x","max_seconds":1e99999}', (400, 422)),
+    ("half a character as a key", "POST", "/v1/search", ASK, b'{"query":"x","filters":{"\\ud800":"a"}}', (200,)),
+    ("a key that is __proto__", "POST", "/v1/search", ASK, b'{"query":"x","filters":{"__proto__":"a"}}', (200,)),
+    ("a claim inside a claim", "POST", "/v1/verify", ASK, b'{"claims":[{"text":{"text":"x"}}]}', (422,)),
+    (
+        "citations without end",
+        "POST",
+        "/v1/verify",
+        ASK,
+        json.dumps({"claims": [{"text": "x", "citations": [{"document": "a"}] * 5000}]}).encode(),
+        (422,),
+    ),
+    (
+        "a span of nothing",
+        "POST",
+        "/v1/verify",
+        ASK,
+        b'{"read":[{"document":"rules/security","start":9,"end":3}]}',
+        (422,),
+    ),
+    ("a token that is an object", "POST", "/v1/session", ASK, b'{"token":{"$gt":""}}', (422,)),
+    ("a token of a megabyte", "POST", "/v1/session", ASK, b'{"token":"' + b"a" * 900_000 + b'"}', (422,)),
+    ("another method by a header", "GET", "/v1/runs/abc", {"X-HTTP-Method-Override": "DELETE"}, None, (404,)),
+    ("another host by a header", "GET", "/v1/runs/abc", {"X-Forwarded-Host": "evil.example"}, None, (404,)),
+    ("an event below zero", "GET", "/v1/runs/abc/events", {"Last-Event-ID": "-1"}, None, (400, 404)),
+    ("a report with markup", "GET", "/v1/runs/%3Cscript%3E/report", {}, None, (404, 422)),
+    ("a zone that is a path", "GET", "/v1/dashboard?zone=..%2f..%2fetc%2flocaltime", {}, None, (422,)),
+    ("a zone with NUL", "GET", "/v1/dashboard?zone=Europe%00", {}, None, (422,)),
+    ("a gap of a book", "GET", "/v1/dashboard?gap=" + "g" * 1001, {}, None, (422,)),
+    ("infinite seconds", "GET", "/v1/dashboard/runs?min_seconds=inf", {}, None, (422,)),
+    ("everyone's numbers", "GET", "/metrics", {}, None, (403,)),
+    ("a dot that is too long", "GET", "/static/%c0%ae%c0%ae/app.py", {}, None, (404,)),
+    ("a drive", "GET", "/static/C:/windows/win.ini", {}, None, (404,)),
+    ("two slashes", "GET", "//evil.example/v1/runs", {}, None, (404,)),
+    ("a document with a line break", "GET", "/v1/documents/rules%0d%0aSet-Cookie:a=b", {}, None, (404,)),
+    ("a source of another's", "GET", "/v1/sources/..%2f..%2f/report", {}, None, (404,)),
+    ("a body where none belongs", "DELETE", "/v1/session", ASK, b"[" * 40 + b"]" * 40, (400,)),
+    ("a length with a sign", "POST", "/v1/ask", {**ASK, "Content-Length": "+16"}, b'{"question":"x"}', (400,)),
 ]
 
 
@@ -307,6 +345,60 @@ def test_more_that_is_wrong(
     assert lives(target)
     assert len(target.model.requests()) == asked
     assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+SPOKEN: list[tuple[str, str, str, dict[str, str], bytes, tuple[int, ...]]] = [
+    ("no question", "POST", "/v1/chat/completions", ASK, b'{"model":"citehound","messages":[]}', (400,)),
+    ("a model that is a list", "POST", "/v1/chat/completions", ASK, b'{"model":["a"],"messages":[]}', (400,)),
+    (
+        "a role that is SQL",
+        "POST",
+        "/v1/chat/completions",
+        ASK,
+        b'{"model":"citehound","messages":[{"role":"\' OR"}]}',
+        (400,),
+    ),
+    (
+        "ten thousand parts",
+        "POST",
+        "/v1/chat/completions",
+        ASK,
+        json.dumps(
+            {"model": "citehound", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 10_000}]}
+        ).encode(),
+        (400,),
+    ),
+    ("a stream of yes", "POST", "/v1/chat/completions", ASK, b'{"model":"a","messages":[],"stream":"yes"}', (400,)),
+    ("a call outside of a session", "POST", "/mcp", ASK, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', (400, 406)),
+    (
+        "a session that never was",
+        "POST",
+        "/mcp",
+        {**ASK, "Accept": "application/json, text/event-stream", "Mcp-Session-Id": "../../x"},
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+        (400, 404),
+    ),
+    ("an end of nothing", "DELETE", "/mcp", {"Mcp-Session-Id": "x" * 4000}, b"", (400, 404, 405)),
+]
+
+
+@pytest.mark.parametrize(("name", "method", "path", "headers", "body", "statuses"), SPOKEN, ids=[r[0] for r in SPOKEN])
+def test_protocols_of_others_refuse_in_their_own_form(
+    name: str,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    statuses: tuple[int, ...],
+    target: Target,
+) -> None:
+    asked = len(target.model.requests())
+    reply = send(target, method, path, headers, body or None, token=target.token)
+    assert reply.status in statuses, reply.body[:300]
+    assert len(target.model.requests()) == asked
+    message = str(json.loads(reply.body)["error"]["message"])
+    assert 0 < len(message) <= 600 and "\n" not in message and "Traceback" not in message
+    assert lives(target)
 
 
 RAW: list[tuple[str, bytes, tuple[int, ...]]] = [

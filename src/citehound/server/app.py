@@ -243,6 +243,7 @@ class _Protocol(H11Protocol):
         self._unwatch()
         body = bytes(problem(status, message).body)
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        head += "x-content-type-options: nosniff\r\n"
         self.transport.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 

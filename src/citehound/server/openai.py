@@ -20,7 +20,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from ..access import Principal
 from ..answers import Answer, Citation, Mode
@@ -143,7 +143,7 @@ class Message(_Body):
 
 
 class StreamOptions(_Body):
-    include_usage: bool = False
+    include_usage: StrictBool = False
 
 
 class Extension(BaseModel):
@@ -163,10 +163,11 @@ class Completion(_Body):
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES)
-    stream: bool | None = False
+    stream: StrictBool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
@@ -181,7 +182,7 @@ def _check(body: Completion) -> None:
     kind = (body.response_format or {}).get("type", "text")
     unsupported = {
         "n": body.n not in (None, 1),
-        "tools": bool(body.tools),
+        "tools": bool(body.tools) and body.tool_choice != "none",
         "functions": bool(body.functions),
         "response_format": kind != "text",
         "logprobs": bool(body.logprobs),
