@@ -456,3 +456,12 @@ def test_a_book_of_thousands_of_chapters_has_an_outline_from_its_beginning_to_it
         gaps = [b - a for a, b in zip([0, *numbers], [*numbers, 3000], strict=True)]
         assert max(gaps) < 2 * 3000 / len(numbers)
         assert "find_in_document" in " ".join(shown["notes"])
+
+
+def test_what_leads_show_is_neither_read_nor_searched(corpus: Corpus) -> None:
+    used = Used(corpus)
+    shown = used.call("follow_leads", question="Within how many hours must incidents be reported?")
+    assert any(WITHIN_24 in hit["snippet"] for hit in shown["hits"])  # all that there is of so small a text
+    evidence = used.ledger.evidence()
+    assert (evidence.passages, evidence.searches, evidence.finds) == ((), (), ())
+    assert not any(event.type == "read" for event in used.events)
