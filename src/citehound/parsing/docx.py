@@ -20,7 +20,7 @@ _MAX_NESTING = 60
 
 
 def _name(element: Element) -> str:
-    return element.tag.rsplit("}", 1)[-1]
+    return element.tag
 
 
 def _attribute(element: Element | None, name: str) -> str | None:
@@ -38,16 +38,17 @@ def _child(element: Element | None, *names: str) -> Element | None:
     for name in names:
         if element is None:
             return None
-        element = next((c for c in element if _name(c) == name), None)
+        element = element.find(name)
     return element
 
 
 def _toggle(element: Element | None, name: str) -> bool | None:
     """An on/off property such as `w:vanish`; None when it isn't there."""
-    found = _child(element, name)
-    if found is None:
-        return None
-    return (_attribute(found, "val") or "1").lower() not in _OFF
+    return _on(_child(element, name))
+
+
+def _on(found: Element | None) -> bool | None:
+    return None if found is None else (_attribute(found, "val") or "1").lower() not in _OFF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,7 @@ class _Reader:
         self._relations = relations(archive, part)
         self._styles: dict[str, _Style] = {}
         self._default_style: str | None = None
+        self._known: dict[tuple[str, str], Element | None] = {}  # what styles say of runs
         self._lists: dict[str, _List] = {}
         self._counters: dict[str, dict[int, int]] = {}
         self._notes: dict[str, dict[str, Element]] = {"footnote": {}, "endnote": {}}
@@ -542,15 +544,7 @@ class _Reader:
 
     def _property(self, properties: Element | None, style: str | None, name: str) -> bool | None:
         """A run's on/off property: its own, else its character style's, else its paragraph style's."""
-        own = _toggle(properties, name)
-        if own is not None:
-            return own
-        for chain in (_attribute(_child(properties, "rStyle"), "val"), style):
-            for item in self._chain(chain):
-                found = _toggle(item.run, name)
-                if found is not None:
-                    return found
-        return None
+        return _on(self._element(properties, style, name))
 
     def _shown(
         self, properties: Element | None, style: str | None, paragraph: Element | None
@@ -580,10 +574,17 @@ class _Reader:
     def _element(self, properties: Element | None, style: str | None, name: str) -> Element | None:
         """A run's property: its own, else its character style's, else its paragraph style's."""
         found = _child(properties, name)
-        for chain in (_attribute(_child(properties, "rStyle"), "val"), style):
-            for item in self._chain(chain):
-                found = found if found is not None else _child(item.run, name)
-        return found
+        if found is None and (own := _attribute(_child(properties, "rStyle"), "val")) is not None:
+            found = self._inherited(own, name)
+        return found if found is not None or style is None else self._inherited(style, name)
+
+    def _inherited(self, style: str, name: str) -> Element | None:
+        """A run's property as a style has it, or one that it is based on."""
+        key = (style, name)
+        if key not in self._known:
+            runs = (_child(item.run, name) for item in self._chain(style))
+            self._known[key] = next((found for found in runs if found is not None), None)
+        return self._known[key]
 
     def _ground_of(self, cell: Element, table: Element) -> Colour | str | None:
         """What lies behind the text of a cell; a table's style may lay anything there."""

@@ -127,7 +127,7 @@ class Archive:
 
 
 def parse_xml(data: bytes, *, name: str) -> ElementTree.Element:
-    """An XML tree. A document type is refused (no entities, no outside references), so is deep nesting.
+    """An XML tree, its tags without namespaces. A document type is refused (no entities, nothing outside), as is nesting.
 
     Raises ParseError.
     """
@@ -158,7 +158,7 @@ class _Bounded(ElementTree.TreeBuilder):
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ParseError("refused: XML nested too deeply")
-        return super().start(tag, attrs)
+        return super().start(tag[tag.rfind("}") + 1 :], attrs)
 
     def end(self, tag: str, /) -> ElementTree.Element:
         self._depth -= 1

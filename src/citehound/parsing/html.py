@@ -163,6 +163,8 @@ def parse_fragment(text: str) -> Parsed:
 
 def refuse_depth(text: str) -> None:
     """Raises ParseError for tags nested so deep that the parser's time grows with the square of it."""
+    if text.count("<") <= _MAX_DEPTH:
+        return
     depth = 0
     for match in _TAG.finditer(text):
         if match[2].lower() not in _NEVER_NEST:
@@ -214,6 +216,8 @@ class _Reader:
     """Places with text that cannot be seen."""
 
     def flush(self, kind: BlockKind = "paragraph", *, level: int = 0) -> None:
+        if not self.inline:
+            return
         text = _squeeze("".join(self.inline))
         self.inline = []
         if not text:
@@ -242,6 +246,8 @@ class _Reader:
 def _squeeze(text: str) -> str:
     """White space as HTML shows it: runs are one blank, a `<br>` (here \\x0b) is a line break."""
     text = re.sub(r"[ \t\n\r\f]+", " ", text)
+    if "\x0b" not in text:
+        return text.strip(" ")
     text = re.sub(r" ?\x0b ?", "\n", text)
     return re.sub(r"\n{2,}", "\n", text).strip(" \n")
 
@@ -273,6 +279,7 @@ def _walk(top: LexborNode) -> Generator[tuple[bool, LexborNode], bool | None]:
 def _read(reader: _Reader, top: LexborNode, look: Look, *, whole_page: bool) -> None:
     """Reads all below `top`, which looks so."""
     looks = [look]
+    last, unseen = look, look.unseen
     walk = _walk(top)
     skip: bool | None = None
     while True:
@@ -284,13 +291,15 @@ def _read(reader: _Reader, top: LexborNode, look: Look, *, whole_page: bool) -> 
         tag = node.tag or ""
         if not entering:
             looks.pop()
-            if node.mem_id != top.mem_id:
+            if tag != "-text" and node.mem_id != top.mem_id:
                 _leave(reader, node, tag)
             continue
         looks.append(looks[-1])
         if tag == "-text":
             text = node.text_content or ""
-            if not looks[-1].unseen:
+            if looks[-1] is not last:
+                last, unseen = looks[-1], looks[-1].unseen
+            if not unseen:
                 reader.inline.append(text.replace("\x0b", " "))
             elif text.strip():
                 reader.hidden += 1

@@ -22,7 +22,7 @@ _SCRIPTS = (
 )
 _SCRIPT = {name: re.compile(f"[{characters}]") for name, characters in _SCRIPTS}
 _LATIN = re.compile("[a-zA-Z\u00c0-\u024f]")
-_BEYOND = re.compile("[\u0370-\U0010ffff]")
+_OTHER = re.compile("[" + "".join(characters for _, characters in _SCRIPTS) + "]")
 _WORD = re.compile(r"[^\W\d_]+")
 _COMMON = {
     "en": "the of and to in is that for it with as be on are by this or from at not shall which will you have "
@@ -62,13 +62,13 @@ _SAMPLE = 20_000
 def detect(text: str) -> str | None:
     """ISO 639-1 of a text, or None when it is too short or too mixed to tell."""
     sample = text[:_SAMPLE]
-    if _BEYOND.search(sample) is None:
+    if sample.isascii() or len(_OTHER.findall(sample)) < 5:
         return _by_words(sample)
     latin = len(_LATIN.findall(sample))
     counts = {name: len(pattern.findall(sample)) for name, pattern in _SCRIPT.items()}
     other = sum(counts.values())
     # an ideograph stands for a word, a Latin letter for a fifth of one
-    if other * (3 if counts["zh"] + counts["ja"] > other / 2 else 1) <= latin or other < 5:
+    if other * (3 if counts["zh"] + counts["ja"] > other / 2 else 1) <= latin:
         return _by_words(sample)
     if counts["ja"] * 20 >= counts["ja"] + counts["zh"] and counts["ja"] + counts["zh"] > other / 2:
         return "ja"

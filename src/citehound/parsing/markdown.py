@@ -68,7 +68,8 @@ def parse_markdown(text: str, *, metadata: Mapping[str, str] | None = None) -> P
 
 def _prepare(text: str, metadata: Mapping[str, str]) -> str:
     """Everything outside code fences without template tags, attribute lists and tags that would swallow the rest."""
-    text = _DATA_URI.sub("#", text)
+    if ";base64," in text.lower():
+        text = _DATA_URI.sub("#", text)
     parts: list[str] = []
     prose: list[str] = []
     fence: str | None = None
@@ -99,8 +100,12 @@ def _prepare_prose(text: str, metadata: Mapping[str, str]) -> str:
         text = _COMMENTS.sub("", text)
         text = _CODE_OR_TAG.sub(lambda m: m.group() if m["code"] else _tag(m, metadata), text)
         text = _ATTRIBUTES.sub("", text)
-    text = _CONTAINER.sub(lambda m: m["title"].strip(), text)
-    text = _ALERT.sub(lambda m: f"{m['lead']}**{m['kind'].capitalize()}:**", text)
+    if ":::" in text:
+        text = _CONTAINER.sub(lambda m: m["title"].strip(), text)
+    if "[!" in text:
+        text = _ALERT.sub(lambda m: f"{m['lead']}**{m['kind'].capitalize()}:**", text)
+    if "<" not in text:
+        return text
     balance = Counter[str]()
     for match in _RAW_TAGS.finditer(text):
         balance[match["name"].lower()] += -1 if match["close"] else 1

@@ -141,19 +141,15 @@ def find_sections(text: str, placed: Sequence[Placed]) -> tuple[Section, ...]:
 
 
 def _marks(placed: Sequence[Placed]) -> list[_Mark]:
-    siblings = {
-        number
-        for item in placed
-        if item.block.kind == "paragraph"
-        for number, _, _ in _numbered(item.block.text)
-    }  # fmt: skip
+    numbered = [_numbered(item.block.text) if item.block.kind == "paragraph" else [] for item in placed]
+    siblings = {number for places in numbered for number, _, _ in places}
     articles = {
         found.number for item in placed if item.block.kind == "paragraph" and (found := _article(item.block.text))
     }
     marks: list[_Mark] = []
     base = 0
     numbers: list[tuple[int, str | None, bool]] = []  # of the headings that are open here: level, number, division
-    for item in placed:
+    for item, places in zip(placed, numbered, strict=True):
         block = item.block
         if block.kind == "heading":
             found = label(block.text)
@@ -190,7 +186,7 @@ def _marks(placed: Sequence[Placed]) -> list[_Mark]:
                 continue
             enclosing = _enclosing_number(numbers)
             previous: str | None = None
-            for number, at, title in _numbered(block.text):
+            for number, at, title in places:
                 if previous is None:
                     if not _is_section(number, enclosing=enclosing, siblings=siblings, text=block.text[at : at + 300]):
                         break
@@ -255,7 +251,9 @@ def _enclosing_number(numbers: Sequence[tuple[int, str | None, bool]]) -> str | 
 
 def _numbered(text: str) -> list[tuple[str, int, str]]:
     """Places in a paragraph that look like the start of a numbered paragraph: (number, offset, title)."""
-    plain = text.translate(_ARABIC_DIGITS)
+    plain = text if text.isascii() else text.translate(_ARABIC_DIGITS)
+    if _DOTTED.search(plain) is None:
+        return []
     starts = [0, *(m.end() for m in _SENTENCE_END.finditer(plain))]
     found: list[tuple[str, int, str]] = []
     seen: set[int] = set()
