@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from starlette.testclient import TestClient
 from citehound import config, tracing
 from citehound.access import OWNER
 from citehound.assistant import Assistant
+from citehound.backup import backup
 from citehound.budget import FREE
 from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import CitehoundError
@@ -144,6 +146,46 @@ def test_nothing_that_the_server_says_has_the_key(tmp_path: Path, caplog: pytest
     assert asked.status_code == streamed.status_code == 200
     assert leaks(*bodies, logged(caplog)) == []
     assert "[redacted]" in asked.text
+
+
+def test_neither_evaluations_nor_reports_nor_exports_nor_backups_have_the_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pydantic_evals")
+    from citehound.cli import output
+    from citehound.evals.cases import Case
+    from citehound.evals.page import write_page
+    from citehound.evals.runner import evaluate_sync
+
+    caplog.set_level(logging.DEBUG)
+    with opened(tmp_path) as corpus:
+        made = corpus.config
+    case = Case(
+        id="one",
+        question=f"What is {KEY}?",
+        kind="single",
+        must_read=("rules/security",),
+        answer_points=(KEY,),
+        missing=(),
+    )
+    model = OpenedModel(model=telling(), name="scripted", price=FREE)
+    done = evaluate_sync(made, (case,), modes=("agent",), models=("m",), opened={"m": model})
+    write_page(tmp_path / "evaluation.html", done, made)
+    output.out_json(done.to_dict())
+    app = create_app(made, model=model, port=8321)
+    with TestClient(app, base_url="http://127.0.0.1:8321") as client:
+        asked = {"model": "citehound", "messages": [{"role": "user", "content": f"What is {KEY}?"}]}
+        bodies = [client.post("/v1/chat/completions", json=asked).text]
+        bodies.append(client.post("/v1/chat/completions", json={**asked, "stream": True}).text)
+        bodies += [client.get(path).text for path in ("/v1/dashboard", "/v1/dashboard/runs", "/metrics", "/v1/runs")]
+    backup(made, tmp_path / "b.tar.gz")
+    with tarfile.open(tmp_path / "b.tar.gz") as tar:
+        held = {m.name: file.read() for m in tar if (file := tar.extractfile(m)) is not None}
+    kept = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and "index" not in file.parts]
+    shown = capsys.readouterr()
+    assert {"runs.sqlite", "backup.json"} <= held.keys() and b"[redacted]" in held["runs.sqlite"]
+    assert "[redacted]" in (tmp_path / "evaluation.html").read_text("utf-8") and "[redacted]" in bodies[0]
+    assert leaks(*held.values(), *kept, *bodies, shown.out, shown.err, logged(caplog)) == []
 
 
 def crash(tmp_path: Path, debug: str) -> subprocess.CompletedProcess[str]:

@@ -132,10 +132,10 @@ def test_limits_and_rights_over_mcp_are_those_of_the_server(tmp_path: Path) -> N
                 got = [await client.call_tool("ask", question), await client.call_tool("ask", question)]
                 got.append(await client.call_tool("read_document", {"document": "rules/security"}))
                 rule = '[[access]]\npaths = ["rules/security.md"]\ngroups = ["board"]\n'
-                loaded.path.write_text(settings + rule + TOML, "utf-8")
+                (tmp_path / "citehound.toml").write_text(settings + rule + TOML, "utf-8")
                 got.append(await client.call_tool("read_document", {"document": "rules/security"}))
                 got.append(await client.call_tool("search_rules", {"query": "incidents discovery"}))
-        return [(bool(one.is_error), one.content[0].text) for one in got]
+        return [(bool(one.is_error), str(getattr(one.content[0], "text", ""))) for one in got]
 
     with live(app, listening) as url:
         first, second, read, again, found = asyncio.run(work(url))

@@ -26,6 +26,7 @@ from ..judge import ModelJudge, RulesJudge
 from ..models import OFFLINE, OpenedModel, open_model, open_small, require_price
 from ..readonly import private_folder
 from ..runs import RunStore
+from ..security import for_log_json
 from .cases import Case, Need, needs, problems
 from .metrics import BY_NAME, METRICS, Observation, Stretch, answer_text, counted_points, score, stretches
 from .statistics import Summary, mean, pass_hat, spread, summary
@@ -524,7 +525,7 @@ class _Journal:
 
     def add(self, run: CaseRun) -> None:
         with self._lock, self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(run)) + "\n")
+            file.write(for_log_json(asdict(run)) + "\n")
 
     def close(self) -> None:
         self._path.unlink(missing_ok=True)
