@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic_ai.messages import (
@@ -41,7 +42,7 @@ def size(messages: Sequence[ModelMessage]) -> int:
     total = 0
     for message in messages:
         if isinstance(message, ModelRequest) and message.instructions:
-            total += worst_tokens(message.instructions)
+            total += _instruction_tokens(message.instructions)
         for part in message.parts:
             total += FRAME
             if isinstance(part, ToolCallPart):
@@ -53,6 +54,12 @@ def size(messages: Sequence[ModelMessage]) -> int:
                 text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
                 total += worst_tokens(text)
     return total
+
+
+@lru_cache(maxsize=64)
+def _instruction_tokens(text: str) -> int:
+    """Every request has the same."""
+    return worst_tokens(text)
 
 
 @dataclass(frozen=True, kw_only=True)

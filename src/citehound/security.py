@@ -14,6 +14,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NewType, cast
 from urllib.parse import quote, quote_plus
 
@@ -252,12 +253,15 @@ _LEAST = 8
 
 def secrets(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The values of the environment's variables that are named like secrets, longest first."""
-    found = {
-        value.strip()
-        for name, value in (os.environ if env is None else env).items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= _LEAST and not value.strip().isspace()
-    }
-    return tuple(sorted(found, key=lambda v: (-len(v), v)))
+    given = os.environ if env is None else env
+    found = {value.strip() for name in given if _is_secret(name) and len(value := given.get(name, "")) >= _LEAST}
+    return tuple(sorted((v for v in found if len(v) >= _LEAST), key=lambda v: (-len(v), v)))
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    """By its name. Looked up for all variables of the environment with everything that is logged."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def redact(text: str, *, env: Mapping[str, str] | None = None) -> str:
