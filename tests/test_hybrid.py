@@ -315,6 +315,24 @@ def test_a_slow_embedder_shows_its_progress_step_by_step(tmp_path: Path) -> None
         assert index.embed_missing() == 0
 
 
+@pytest.mark.parametrize(
+    ("weights", "k", "asked"),
+    [
+        (Weights(), 3, []),
+        (Weights(dense=0.4, keep=3), 3, []),
+        (Weights(dense=0.4, keep=2), 3, [1]),
+        (Weights(), 4, [1]),
+    ],
+)
+def test_no_embedder_is_asked_where_words_decide(tmp_path: Path, weights: Weights, k: int, asked: list[int]) -> None:
+    with EmbeddedIndex(tmp_path / "i", write=True, embedder=Slow(8)) as index:
+        index.add([entry(f"docs/{at}", f"{CLOCK} {at}.") for at in range(3)])
+    slow = Slow(8)
+    with EmbeddedIndex(tmp_path / "i", embedder=slow, weights=weights) as reader:
+        assert len(found(reader, "kitchen clock", k=k)) == 3
+    assert slow.asked == asked
+
+
 def test_an_index_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("citehound.index.sealing.FORMAT", 1)
     filled(tmp_path / "i", refund=REFUND)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
 import tantivy
@@ -90,10 +91,20 @@ class Legs:
 
     terms: list[tuple[QueryTerm, float]]
     words: Query | None
-    vector: Vectors | None
-    mask: vectors.Mask | None
+    embed: Callable[[], Vectors | None]
+    allowed: Callable[[], vectors.Mask | None]
     words_only: bool
     explained: list[ExplainedTerm]
+
+    @cached_property
+    def vector(self) -> Vectors | None:
+        """Made when it is first asked for: where words are enough, no embedder is troubled."""
+        return self.embed()
+
+    @cached_property
+    def mask(self) -> vectors.Mask | None:
+        """Which vectors count."""
+        return self.allowed()
 
 
 @dataclass(kw_only=True)
@@ -134,18 +145,19 @@ def legs_of(
             must.append((Occur.Must, Query.const_score_query(terms.one_of(documents), 0.0)))
         scored = terms.scored(look.searcher, counted)
         wanted = Query.boolean_query([(Occur.Must, scored), *must]) if must else scored
-    vector: Vectors | None = None
-    mask: vectors.Mask | None = None
-    if look.view is not None and query.strip() and not chosen.notes and (found := embed([query])) is not None:
-        vector = found[0]
-        mask = mask_of(look, chosen, source=source, only_current=False, documents=documents)
+
+    def embedded() -> Vectors | None:
+        if look.view is None or not query.strip() or chosen.notes or (found := embed([query])) is None:
+            return None
+        return found[0]
+
     telling = sum(1 for w in weighed if not w.function_word and w.term.stems)
     telling = min(telling, len(query.split()))  # a word of a script without spaces is several terms
     return Legs(
         terms=counted,
         words=wanted,
-        vector=vector,
-        mask=mask,
+        embed=embedded,
+        allowed=lambda: mask_of(look, chosen, source=source, only_current=False, documents=documents),
         words_only=telling < 2,
         explained=[
             ExplainedTerm(
@@ -237,7 +249,7 @@ def collect(
 ) -> Ranking:
     """The best passages, equal scores by document id and place, and which documents that do not hold today would
     have been among them. One search finds both: what holds is known here, not there."""
-    limit = max(32 if look.view is None or legs.vector is None else _CANDIDATES, k * 5)
+    limit = max(32 if look.view is None else _CANDIDATES, k * 5)
     crowd: set[str] = set()
     """Documents that have given all they may; what they still have is not asked for again."""
     kept: list[Found] = []
@@ -282,7 +294,7 @@ def _rank(
     judged: bool,
 ) -> Ranking:
     """The hits among what words found and, where those are too few or vectors count, the `near` nearest vectors."""
-    view = look.view if legs.vector is not None else None
+    view = look.view
     by_row = look.catalog.by_row
     keys = _fast(look, "chunk", pairs)
     texts = _fast(look, "text", pairs)
@@ -301,10 +313,11 @@ def _rank(
     def walk(candidates: Sequence[Candidate], k: int = k, judged: bool = False) -> Ranking:
         return _walk(candidates, look.catalog, same, hidden=hidden, k=k, per_document=per_document, judged=judged)
 
+    unmoved = not weights.dense or k <= weights.keep
+    if view is not None and unmoved and not judged and len((enough := walk(plain)).taken) >= k:
+        return enough
     if view is None or legs.vector is None:
         return walk(plain, judged=judged)
-    if (k <= weights.keep or not weights.dense) and not judged and len((enough := walk(plain)).taken) >= k:
-        return enough
     cosines = view.cosines(legs.vector[None, :], [key for key, _ in words])[0]
     candidates = fuse(
         words,
