@@ -495,7 +495,7 @@ def measured_apart(engine: str, folder: Path, *, passages: int, queries: int) ->
 
 
 def _number(value: float, _: int) -> str:
-    return f"{value:,g}"
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def plot(rows: Sequence[Row], file: Path) -> None:

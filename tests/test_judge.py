@@ -221,6 +221,8 @@ def test_known_names_are_seen(rules: RulesJudge, question: str, named: tuple[str
         ("What is the travel policy, and has it changed recently?", "agent"),
         ("Who books trains, what is encrypted, and how soon are incidents reported?", "agent"),
         ("Which of the two suppliers reports sooner, Alpha or Beta?", "agent"),
+        ("How soon does Alpha report incidents, and how does Beta compare?", "agent"),
+        ("Compare how soon Alpha and Beta report incidents.", "agent"),
     ],
 )
 def test_rules_route_by_what_is_asked(rules: RulesJudge, question: str, mode: str) -> None:

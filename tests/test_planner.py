@@ -298,6 +298,20 @@ def test_questions_are_cut_where_a_new_thing_is_asked() -> None:
     assert not is_simple("Has the fee changed?")
 
 
+def test_a_clause_that_asks_the_same_of_something_else_is_told_what() -> None:
+    asked = "How soon does the Alpha contract report incidents, and how does Beta compare?"
+    assert clauses(asked) == [
+        "How soon does the Alpha contract report incidents",
+        "How soon does the contract report incidents Beta?",
+    ]
+    assert clauses("How long are logs kept? What about backups?")[1] == "How long are logs kept backups?"
+    assert (
+        clauses("Wie lange werden Logs aufbewahrt? Wie ist es bei Akten?")[1]
+        == "Wie lange werden Logs aufbewahrt Akten?"
+    )
+    assert clauses("What about backups?") == ["What about backups?"]
+
+
 def test_months_are_read_from_words_and_numbers() -> None:
     assert [(m.year, m.month) for m in months("in January 2026, until-2025-08-29, the end of 2023")] == [
         (2026, 1),

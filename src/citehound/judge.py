@@ -246,6 +246,8 @@ async def judge_support(claims: Sequence[Claim], judge: Judge) -> tuple[Claim, .
 _COMPARISON = re.compile(
     r"\b(?:which of (?:the )?(?:two|three|both)|as opposed to|(?:compared|in comparison) (?:to|with)|versus|vs|"
     r"differences? between|rather than|welche[rs]? (?:der|von) (?:beiden|zwei)|im vergleich|unterschied|"
+    r"(?:how|wie) [^?.!]{2,80} (?:compare|differ|unterscheide[nt])|"
+    r"^\W*(?:please )?(?:compare|vergleiche|compare[zr]|compara)|"
     r"qual d[ao]s (?:duas|dois)|em compara[cç]ão|diferença|cuál de (?:los|las) dos|diferencia|lequel des deux|"
     r"différence)\b",
     re.IGNORECASE,

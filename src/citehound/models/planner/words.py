@@ -402,8 +402,22 @@ def compares(question: str) -> bool:
     return _COMPARE.search(question) is not None
 
 
+_ELLIPSIS = re.compile(
+    r"^(?:(?:and|but|or|und|e|y|et)\s+)?(?:"
+    r"how\s+(?:does|do|did|is|are)\s+(?P<a>.+?)\s+(?:compared?|differ(?:ent)?)(?:\s+(?:to|with|from|in)\s+(?:it|that|this|them))?|"
+    r"(?:what|how)\s+about\s+(?P<b>.+?)|wie\s+(?:ist|war|sieht)\s+(?:es|das)\s+(?:bei|mit|in|für)\s+(?P<c>.+?)(?:\s+aus)?"
+    r")\s*\??$",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<!^)\b(?:[A-ZÀ-Þ][\w.’'-]*|[\w.-]*\d[\w.-]*)\b")
+
+
 def clauses(question: str) -> list[str]:
-    """The question cut where a new thing is asked or a new sentence begins."""
+    """The question cut where a new thing is asked or a new sentence begins.
+
+    A clause that asks the same of something else ("and how does B compare?") is given what the clause before it asks
+    for, without the names in that.
+    """
     parts = re.split(
         r"(?<=[.?!;])\s+|,\s+(?=(?:and|or|but|und|oder|e|ou|y|o|et|which|who|what|how|since|when|where)\b)", question
     )
@@ -412,8 +426,16 @@ def clauses(question: str) -> list[str]:
         for piece in re.split(
             r"\s+(?=(?:and|und|e|y|et)\s+(?:what|which|who|whom|when|where|how|was|wer|wie|wann|qual|quem)\b)", part
         ):
-            if piece.strip():
+            if not piece.strip():
+                continue
+            same = _ELLIPSIS.match(piece.strip()) if found else None
+            if same is None:
                 found.append(piece.strip())
+            else:
+                topic = found[-1].rstrip(" ?.!,;")
+                if language_of(question) != "de":  # where every noun is written as a name
+                    topic = " ".join(_NAME.sub("", topic).split())
+                found.append(f"{topic} {next(filter(None, same.groups()))}?")
     return found
 
 
