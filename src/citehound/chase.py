@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import log
 
@@ -26,8 +26,16 @@ LONG = 2
 """Passages from which on a document is searched inside when the question names it."""
 SURE = 0.4
 """Of 1: how well a part of the question must match a long document's title and opening."""
+AS_SURE = 0.95
+"""Of the surest document's measure: from here on another bears the name as well."""
 ELSEWHERE = 20
-"""A word that stands in so many times more passages than the document has does not name it."""
+"""Words that would meet by chance in so many times more passages than the document has do not name it."""
+NEAR = 0.15
+"""What of its neighbours' scores counts for a passage of a document that is searched inside."""
+BESIDE = 0.25
+"""What a passage that is taken there adds of its own to its neighbours."""
+BESIDE_MARKS = 0.5
+"""What a capitalised word counts beside a name in quotes."""
 _PER_NAME = 6
 _PER_MEANING = 3
 
@@ -57,6 +65,8 @@ class Reached:
 
     page: Page
     score: float
+    firm: float
+    """The score without what vectors add to it, which is there for any question: for `FIRM`."""
     way: Way
 
 
@@ -118,8 +128,8 @@ WEIGHTS: dict[str, float] = {
 """What each sign of a passage counts; one set of weights for every corpus."""
 
 
-FIRM = 4.0
-"""Score, in these weights, below which a passage is held by little more than words of the question."""
+FIRM = 4.5
+"""Score, in these weights and without vectors, below which little more than the question's words hold a passage."""
 ALONE = "at most one text stands firm"
 """What is said where no second passage does."""
 
@@ -234,9 +244,11 @@ class _Chase:
     def _long(self, vectors: Vectors | None) -> None:
         """Where the question names a long document, the passages inside it are ranked by its own measure."""
         named = named_documents(self.trail, self.asked.text)
-        for row, sure, rest in named[:2]:
-            strength = (sure / named[0][1]) ** 2
-            for place, value in inside(self.trail, row, rest, self.asked.text):
+        if len(named) > 2 and named[2].sure >= AS_SURE * named[0].sure:
+            return  # What many bear names none of them.
+        for one in named[:2]:
+            strength = (one.sure / named[0].sure) ** 2
+            for place, value in inside(self.trail, one.row, one.rest, one.asked):
                 candidate = self.candidate(place)
                 if strength * value > candidate.inside:
                     candidate.inside = strength * value
@@ -399,7 +411,7 @@ class _Chase:
         self, b: Mapping[Place, float], cosines: Mapping[Place, float], *, k: int, per_document: int
     ) -> list[Reached]:
         asked = self.asked
-        reached: list[tuple[float, Place, Page, Way]] = []
+        reached: list[_Ranked] = []
         for place, c in self.found.items():
             page = self.trail.page(place)
             if page is None:
@@ -421,18 +433,44 @@ class _Chase:
             score = sum(WEIGHTS[key] * value for key, value in values.items())
             if self.trace is not None:
                 self.trace.append((place, values))
-            reached.append((score, place, page, c.way))
-        reached.sort(key=lambda r: (-r[0], r[1]))
+            firm = score - WEIGHTS["dense"] * values["dense"]
+            reached.append(_Ranked(score=score, firm=firm, page=page, candidate=c))
+        reached = _inside_order(reached)
+        reached.sort(key=lambda r: (-r.score, r.page.place))
         kept: list[Reached] = []
         count: dict[int, int] = {}
-        for score, place, page, way in reached:
+        for one in reached:
             if len(kept) >= k:
                 break
             # The passages of a document that the question names are what is asked for.
-            if count.get(place[0], 0) < per_document or self.found[place].inside:
-                count[place[0]] = count.get(place[0], 0) + 1
-                kept.append(Reached(page=page, score=score, way=way))
+            row = one.page.place[0]
+            if count.get(row, 0) < per_document or one.candidate.inside:
+                count[row] = count.get(row, 0) + 1
+                kept.append(Reached(page=one.page, score=one.score, firm=one.firm, way=one.candidate.way))
         return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranked:
+    score: float
+    firm: float
+    page: Page
+    candidate: _Candidate
+
+
+def _inside_order(reached: Sequence[_Ranked]) -> list[_Ranked]:
+    """Passages of a document that is searched inside keep the scores they have together, in its own order."""
+    groups: dict[int, list[int]] = {}
+    for n, one in enumerate(reached):
+        if one.candidate.inside:
+            groups.setdefault(one.page.place[0], []).append(n)
+    result = list(reached)
+    for members in groups.values():
+        scores = sorted((reached[n].score for n in members), reverse=True)
+        order = sorted(members, key=lambda n: (-reached[n].candidate.inside, reached[n].page.place))
+        for score, n in zip(scores, order, strict=True):
+            result[n] = replace(reached[n], score=score)
+    return result
 
 
 # documents named, and the passages inside them
@@ -440,6 +478,8 @@ class _Chase:
 _CLAUSE = re.compile(
     r"[;:?!]\s+|,\s+(?=(?:what|which|who|when|where|how|does|do|is|are|can|may|must|and)\b)", re.IGNORECASE
 )
+_MARKED = re.compile(r"[\"“„«]([^\"“”„«»\n]{2,80})[\"”“»]")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _HEADING = re.compile(
     r"^\W*(?:(?:section|article|clause|§)?\s*\d+(?:\.\d+)*[.)]?|\([a-z0-9]+\))?\s*([A-ZÀ-Þ][^.:;\n]{2,70})(?=[.:;]|$)",
     re.MULTILINE | re.IGNORECASE,
@@ -450,54 +490,89 @@ _MEANS = re.compile(
 )
 
 
-def named_documents(trail: Trail, question: str) -> list[tuple[int, float, frozenset[str]]]:
-    """(row, how surely, stems that are asked of it) of long documents that a part of the question names, surest first.
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A long document that a part of the question names."""
+
+    row: int
+    sure: float
+    """How surely, of 1."""
+    rest: frozenset[str]
+    """Stems that are asked of it."""
+    asked: str
+    """The question without the part that names it."""
+
+
+def named_documents(trail: Trail, question: str) -> list[Named]:
+    """Long documents that a part of the question names, surest first.
 
     A name is capitalised or quoted; its words weigh what tells the likeliest documents apart.
     """
     parts = [p for p in _CLAUSE.split(question) if p and p.strip()]
     clauses = [frozenset(s for s, _ in content_words(part, trail.language)) for part in parts]
     whole = frozenset[str]().union(*clauses)
-    found: dict[int, tuple[float, frozenset[str]]] = {}
+    found: dict[int, Named] = {}
     for clause, part in zip(clauses, parts, strict=True):
-        words = [(s, at > 0 and _capital(part, at)) for s, at in content_words(part, trail.language)]
-        factors = {s: 0.3 for s, _ in words} | {s: 1.0 for s, capital in words if capital}
-        if not any(capital for _, capital in words):
+        words = content_words(part, trail.language)
+        called = {s for s, at in words if at > 0 and _capital(part, at)}
+        if not called:
             continue
-        joined = _joined([s for s, _ in words])
-        factors |= {s: 1.0 for s in joined if trail.frequency(s)}
+        marks = [match.span(1) for match in _MARKED.finditer(part)]
+        marked = {s for s, at in words if s in called and any(start <= at < end for start, end in marks)}
+        # What stands in quotes is a name more surely than what is only capitalised beside it.
+        factors = {s: 0.3 for s, _ in words} | dict.fromkeys(called, BESIDE_MARKS if marked else 1.0)
+        factors |= dict.fromkeys(marked, 1.0)
+        joined = [s for s in _joined([s for s, _ in words]) if s not in factors]
+        factors |= dict.fromkeys((s for s in joined if trail.frequency(s)), 1.0)
         ranked = trail.ranked({s: f for s, f in factors.items() if trail.frequency(s)}, limit=400)
         rows = list(dict.fromkeys(row for (row, _), _ in ranked))[:40]
-        pages: list[Page] = []
+        pages: list[tuple[Page, int, frozenset[str]]] = []
         for row in rows:
             head = trail.head(row)
             page = trail.page((row, 0)) if head is not None and head.passages >= LONG else None
-            if page is not None:
-                pages.append(page)
-        count = {s: sum(1 for p in pages if s in p.wording.held) for s in factors}
+            if head is not None and page is not None:
+                pages.append((page, head.passages, _title_words(page)))
+        count = {s: sum(1 for page, _, title in pages if s in page.wording.held or s in title) for s in factors}
         weights = {
-            s: f * log(1 + (len(pages) - count[s] + 0.5) / (count[s] + 0.5))
+            s: f * _scarcity(len(pages), count[s], trail.passages, trail.frequency(s))
             for s, f in factors.items()
-            if count[s] or (f == 1.0 and s not in joined)
+            if count[s] or (s in called and s not in joined)
         }
         total = sum(w for s, w in weights.items() if s not in joined)
         if not total:
             continue
-        called = {s for s, factor in factors.items() if factor == 1.0}
-        for page in pages:
-            title = frozenset(page.wording.title)
-            rarest = min((trail.frequency(s) for s in called & title), default=0)
-            head = trail.head(page.place[0])
-            if not rarest or head is None or rarest > ELSEWHERE * head.passages:
+        for page, passages, title in pages:
+            naming = (called | set(joined)) & title
+            if not naming or _chance(trail, naming) > ELSEWHERE * passages:
                 continue  # Words of its opening alone, or that stand nearly everywhere, name no document.
             share = min(1.0, sum(w for s, w in weights.items() if s in title) / total)
-            opening = min(1.0, sum(w for s, w in weights.items() if s in page.wording.held) / total)
+            opening = min(1.0, sum(w for s, w in weights.items() if s in page.wording.held or s in title) / total)
             score = (2.0 * share + opening) / 3.0
             row = page.place[0]
-            if score > found.get(row, (0.0, frozenset[str]()))[0]:
-                found[row] = (score, (whole - clause) or (whole - title))
-    best = sorted(found.items(), key=lambda f: (-f[1][0], f[0]))
-    return [(row, score, rest) for row, (score, rest) in best if score >= SURE]
+            if score >= SURE and (row not in found or score > found[row].sure):
+                asked = " ".join(other for other in parts if other is not part) if whole - clause else question
+                found[row] = Named(row=row, sure=score, rest=(whole - clause) or (whole - title), asked=asked)
+    return sorted(found.values(), key=lambda one: (-one.sure, one.row))
+
+
+def _scarcity(among: int, count: int, passages: int, frequency: int) -> float:
+    """What a word tells of the likeliest documents; one that none of them has, no more than it tells of the corpus."""
+    local = log(1 + (among - count + 0.5) / (count + 0.5))
+    return local if count else min(local, log(1 + passages / max(1, frequency)))
+
+
+def _chance(trail: Trail, stems: Iterable[str]) -> float:
+    """In how many passages these words would meet if they knew nothing of each other."""
+    expected = float(max(1, trail.passages))
+    for stem in stems:
+        expected *= max(1, trail.frequency(stem)) / max(1, trail.passages)
+    return expected
+
+
+def _title_words(page: Page) -> frozenset[str]:
+    """The words of a title, also those that are written as one ('AcmeBetaTesters')."""
+    apart = _CAMEL.sub(" ", page.head.title)
+    return frozenset(page.wording.title) | frozenset(s for s, _ in content_words(apart, page.head.language))
 
 
 def _capital(text: str, at: int) -> bool:
@@ -547,10 +622,26 @@ def inside(trail: Trail, row: int, stems: frozenset[str], question: str) -> list
                 scores[n] += 1.0
                 break
     padded = [0.0, *scores, 0.0]
-    with_near = [padded[n + 1] + 0.3 * (padded[n] + padded[n + 2]) for n in range(len(known))]
-    top = max(with_near) or 1.0
-    ranked = sorted(((p.place, s / top) for p, s in zip(known, with_near, strict=True)), key=lambda r: (-r[1], r[0]))
-    return ranked[:_POOL]
+    return _taken([padded[n + 1] + NEAR * (padded[n] + padded[n + 2]) for n in range(len(known))], known)
+
+
+def _taken(scores: list[float], pages: Sequence[Page]) -> list[tuple[Place, float]]:
+    """The best passages in turn, scores over the first's; what a text says runs on, so each taken raises its
+    neighbours."""
+    own = list(scores)
+    open_ = set(range(len(pages)))
+    found: list[tuple[Place, float]] = []
+    top = max(own) or 1.0
+    last = 1.0
+    while open_ and len(found) < _POOL:
+        n = max(open_, key=lambda n: (own[n], -n))
+        open_.remove(n)
+        last = min(last, own[n] / top)
+        found.append((pages[n].place, last))
+        for beside in (n - 1, n + 1):
+            if beside in open_:
+                own[beside] += BESIDE * scores[n]
+    return found
 
 
 def chase(

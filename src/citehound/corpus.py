@@ -151,6 +151,9 @@ class FindResult:
 class Chased:
     """A hit of the chase, and the way it was reached."""
 
+    firm: float
+    """How firmly it stands, whatever vectors say: in the measure of `chase.FIRM`."""
+
     hit: SearchHit
     way: Way
 
@@ -704,7 +707,7 @@ class Corpus:
                 labels=head.labels,
                 trust="open" if head.source in self._open else "reviewed",
             )
-            found.append(Chased(hit=hit, way=one.way))
+            found.append(Chased(hit=hit, way=one.way, firm=one.firm))
         return tuple(found)
 
     def find(self, document: str, phrase: str, *, principal: Principal, limit: int = 5) -> FindResult:

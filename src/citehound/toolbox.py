@@ -537,16 +537,22 @@ def _leads_tool(corpus: Corpus, sources: Sequence[SourceConfig], *, principal: P
             question, principal=principal, k=MAX_HITS, source=one, start=_optional(arguments, "document")
         )
         found = tuple(f for f in found if _source_of(f.hit.document, sources) is not None)
-        scores = [f.hit.score for f in found]
+        scores = [f.firm for f in found]
+        most = SNIPPET_CHARS
         while True:
-            shown: dict[str, Any] = {"hits": [{**hit_json(f.hit), "way": str(f.way)} for f in found]}
+            hits = [hit_json(replace(f.hit, snippet=f.hit.snippet[:most])) for f in found]
+            shown: dict[str, Any] = {"hits": [{**h, "way": str(f.way)} for h, f in zip(hits, found, strict=True)]}
             if not found:
                 shown["notes"] = ["no leads: search with other words, or start from another document"]
             elif sum(score >= FIRM for score in scores) < 2 <= len(scores):
                 shown["notes"] = [f"{ALONE}: what a further step needs may not be there"]
             if len(found) <= 1 or worst_tokens(json.dumps(shown, ensure_ascii=False)) <= max_tokens:
                 break
-            found = found[:-1]
+            # A shorter snippet costs less than a lead that is not seen.
+            if most > SNIPPET_CHARS // 3:
+                most -= SNIPPET_CHARS // 3
+            else:
+                found = found[:-1]
         return Finding(
             result=shown,
             returned=tuple(Reference(document=f.hit.document, section=f.hit.section) for f in found),

@@ -18,7 +18,9 @@ from .plan import (
     entity_sources,
     focus_of,
     mentioned,
+    named_block,
     new_terms,
+    pointed,
     requirement_sentences,
     rule_of,
     scored_sentences,
@@ -28,7 +30,7 @@ from .plan import (
     with_next,
 )
 from .state import Names, State, Text, Weights
-from .support import Asked, asked_in, is_heading, questions, supports
+from .support import LEAST, LEAST_INSIDE, Asked, asked_in, is_heading, questions, supports
 from .words import (
     Quantity,
     Sentence,
@@ -48,6 +50,7 @@ from .words import (
 MAX_CLAIMS = 12
 MAX_STEPS = 5
 """Texts quoted of a way over several."""
+_OPENING_WORDS = 3
 MAX_FURTHER = 3
 """Of these, beyond what the question names."""
 _BULLET = re.compile(r"^[-*•–] (?=\S)")
@@ -139,7 +142,7 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
         _changed(draft, state, focus, weigh, scored)
     steps = trodden(state) if single_passages(lexicon, names) else None
     if not draft.claims and not draft.missing:
-        _answer(draft, state, focus, weigh, scored, steps)
+        _answer(draft, state, focus, weigh, names, scored, steps)
     if not focus.simple and (focus.judging or focus.change) and not versions_named(state.question):
         _contrast(draft, state, focus, scored)
     if not draft.claims and not draft.missing:
@@ -215,7 +218,8 @@ def _contrast(draft: _Draft, state: State, focus: Focus, scored: list[Scored]) -
                 continue
             alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
             pair = differing(a.sentence.text, b.sentence.text)
-            if alike >= 0.5 and pair is not None:
+            asked_apart = [(x - y) & set(focus.weights) for x, y in ((ours, theirs), (theirs, ours))]
+            if alike >= 0.5 and pair is not None and not all(asked_apart):
                 found.append((alike + max(a.cover, b.cover) + 0.02 * len(ours & theirs), a, b, pair))
     found.sort(key=lambda f: -f[0])
     for _, a, b, pair in found[:2]:
@@ -361,15 +365,36 @@ def differing(first: str, second: str) -> tuple[Quantity, Quantity] | None:
     return None
 
 
+def same_subject(first: str, second: str, pair: tuple[Quantity, Quantity] | None, *, language: str) -> bool:
+    """False where each of two sentences opens, before the value, with words for its subject that the other lacks."""
+    if pair is None:
+        return False
+    openings = [
+        frozenset(
+            [w.stem for w in words(said[: quantity.start], language=language) if not w.stem.isdigit()][:_OPENING_WORDS]
+        )
+        for said, quantity in zip((first, second), pair, strict=True)
+    ]
+    held = [stems(said, language=language) for said in (first, second)]
+    return not (openings[0] - held[1] and openings[1] - held[0])
+
+
 # the sentences that answer
 
 
 def _answer(
-    draft: _Draft, state: State, focus: Focus, weigh: Weights, scored: list[Scored], steps: Trodden | None
+    draft: _Draft,
+    state: State,
+    focus: Focus,
+    weigh: Weights,
+    names: Names,
+    scored: list[Scored],
+    steps: Trodden | None,
 ) -> None:
     """Per part of the question the sentences that are evidence for it, else a gap."""
     language = state.language
     near = [one for one in scored if concerns(one.text, focus)]
+    block = {hit.document for hit in named_block(state)}
     for clause in questions(clauses(state.question), weigh, language=language):
         if asks_for_summary(clause) and _summary(draft, clause, state, focus, weigh):
             continue
@@ -378,7 +403,19 @@ def _answer(
         ranked = [r for r in whole if r[0] > 0]
         if not asked.weights and not asked.kinds:
             ranked = []
-        ranked = [r for r in ranked[:40] if supports(asked, r[1].text, r[1].sentence, language=language)]
+        ranked = [
+            r
+            for r in ranked[:40]
+            if supports(
+                asked,
+                r[1].text,
+                r[1].sentence,
+                language=language,
+                least=LEAST_INSIDE if r[1].text.document in block else LEAST,
+            )
+        ]
+        # Of the document that the question names, where that says something.
+        ranked = [r for r in ranked if r[1].text.document in block] or ranked
         taken: list[tuple[int, Scored]] = []
         documents: dict[str, int] = {}
         for score, one in ranked[:12]:
@@ -389,18 +426,57 @@ def _answer(
             if number is not None:
                 documents[one.text.document] = documents.get(one.text.document, 0) + 1
                 taken.append((number, one))
+        for _, one in list(taken):
+            _quote_pointed(draft, one, whole, asked, state, names)
         for i, (first, a) in enumerate(taken):
             for second, b in taken[i + 1 :]:
                 pair = differing(a.sentence.text, b.sentence.text)
                 ours, theirs = stems(a.sentence.text, language=language), stems(b.sentence.text, language=language)
                 alike = len(ours & theirs) / max(1, min(len(ours), len(theirs)))
-                if pair is not None and alike >= 0.5 and a.text.document != b.text.document:
+                of_one = alike >= 0.5 and same_subject(a.sentence.text, b.sentence.text, pair, language=language)
+                if pair is not None and of_one and a.text.document != b.text.document:
                     draft.differ(first, second, pair[0], pair[1], a.text, b.text)
         on_the_way = steps is not None and steps.evidence and not asked.sum and (steps.paired or not taken)
         if on_the_way and steps is not None and _quote_steps(draft, whole, asked, steps, done=frozenset(documents)):
             continue
         if not taken:
-            draft.lack(_topic(clause), _NO_MODEL if asked.sum else _looked(state))
+            reason = _NO_MODEL if asked.sum else _looked(state)
+            beside = _metadata_of(clause, state, weigh)
+            if asked.nowhere:
+                reason = f"{', '.join(map(repr, asked.nowhere))}: in no document; {reason}"
+            elif beside:
+                reason = f"{beside}, which is not text and cannot be quoted; {reason}"
+            draft.lack(_topic(clause), reason)
+
+
+def _quote_pointed(
+    draft: _Draft, one: Scored, ranked: list[tuple[float, Scored]], asked: Asked, state: State, names: Names
+) -> None:
+    """What a read document says to which a quoted sentence only points; a gap where it says nothing of it."""
+    targets = set(pointed(one, names))
+    if not targets:
+        return
+    there = [r[1] for r in ranked if r[1].text.document in targets]
+    for other in there:
+        said = stems(other.sentence.text, language=state.language)
+        fits = not asked.kinds or any(has_value(other.sentence.text, kind) for kind in asked.kinds)
+        if fits and said & set(asked.weights) and draft.quote(Quote(text=other.text, sentence=other.sentence)):
+            return
+    what = "nothing in it answers this" if there else "it was not read"
+    draft.lack(_topic(one.sentence.text)[:200], f"points to {', '.join(sorted(targets))}; {what}")
+
+
+def _metadata_of(clause: str, state: State, weigh: Weights) -> str:
+    """'metadata of … has owner: …' where a document that the clause speaks of has a field that it asks for."""
+    language = state.language
+    asked = {word.stem for word in words(clause, language=language)}
+    for text in state.texts:
+        if not asked & stems(text.title, language=language):
+            continue
+        for key, value in text.metadata.items():
+            if value.strip() and stems(key.replace("_", " "), language=language) & asked:
+                return f"metadata of {text.document} has {key}: {value[:80]}"
+    return ""
 
 
 def _quote_steps(

@@ -49,10 +49,11 @@ LAST_READS = 4
 """Documents of the chase that are read for a plain question that is not covered so."""
 FLAT = 1.5
 """Passages a document in a corpus of single passages."""
-INSIDE = 0.8
-"""Share of the chase's hits in one document from which on the question stays inside it."""
 BLOCK = 3
 """Hits of one document that lead the chase: more than it gives of a document that the question does not name."""
+LED_BY_NAMES = 1
+LED_BY_WORDS = 3
+"""The searches' best hits that are read before the chase's, where the question has a name and where it has none."""
 FIRST_READS = 5
 ENOUGH = 0.85
 MAX_SEARCHES = 14
@@ -287,10 +288,14 @@ def clause_cover(
     return best
 
 
-def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored], *, least: float) -> bool:
-    """True when every part of the question has a place that holds its rare words and a fitting value."""
+def covered(state: State, focus: Focus, weigh: Weights, names: Names, scored: list[Scored], *, least: float) -> bool:
+    """True when every part of the question has a place that holds its rare words and a fitting value.
+
+    A sentence that only points to a document that was not read is no such place.
+    """
     if not scored:
         return False
+    read = {*state.documents_read(), *(t.document for t in state.tried)}
     language = state.language
     for clause in questions(clauses(state.question), weigh, language=language):
         if asks_for_summary(clause) and any(t.document in focus.titled for t in state.texts):
@@ -303,10 +308,35 @@ def covered(state: State, focus: Focus, weigh: Weights, scored: list[Scored], *,
         if not any(
             supports(asked, one.text, one.sentence, language=language)
             for one in scored
-            if one.near > 0 and concerns(one.text, focus)
+            if one.near > 0 and concerns(one.text, focus) and not points_away(one, names, read)
         ):
             return False
     return True
+
+
+_SET_ELSEWHERE = re.compile(
+    r"\b(?:set|defined|described|given|listed|laid|specified|stated|found|fixed|governed|contained|explained|detailed|"
+    r"published|recorded|kept) (?:out |down )?(?:in|by|on)\b|\b(?:see|refer to|according to|pursuant to)\b|"
+    r"\b(?:siehe|geregelt in|festgelegt in|definid[oa] (?:em|en|na|no)|descrit[oa] (?:em|na|no)|véase|"
+    r"défini dans|voir)\b",
+    re.IGNORECASE,
+)
+
+
+def points_away(one: Scored, names: Names, read: set[str]) -> bool:
+    """True for a sentence that only points to a document of which no version was read."""
+    targets = pointed(one, names)
+    return bool(targets) and not read & set(targets)
+
+
+def pointed(one: Scored, names: Names) -> list[str]:
+    """Documents to which a sentence only points for what it speaks of: 'is set in the Security Policy'."""
+    said = one.sentence.text
+    match = _SET_ELSEWHERE.search(said)
+    if match is None or quantities(said):
+        return []
+    found = [d for title in mentioned(said[match.end() :], names) for d in documents_titled(title, names)]
+    return [] if one.text.document in found else found
 
 
 # leads
@@ -1031,12 +1061,19 @@ def _special(state: State, focus: Focus) -> bool:
 
 
 def named_block(state: State) -> list[Hit]:
-    """The chase's hits in the document that leads it, where the question names that document."""
+    """The chase's hits in the document that leads it, where the question names that document and it is long."""
     if not state.chased:
         return []
     first = state.chased[0].document
+    if any(t.document == first and t.start == 0 and t.end >= t.total_chars for t in state.texts):
+        return []  # Short enough to be read whole.
     block = list(takewhile(lambda hit: hit.document == first, state.chased))
     return block if len(block) >= BLOCK else []
+
+
+def leading(question: str) -> int:
+    """How many of the searches' best hits come before the chase's: without a name in it there is none to start from."""
+    return LED_BY_NAMES if any(capitalised(question)) else LED_BY_WORDS
 
 
 def _chased_reads(
@@ -1045,7 +1082,7 @@ def _chased_reads(
     """What the chase reached (or these `hits` of it), in its order; before it what the searches rank first."""
     most = FIRST_READS if not state.texts else MAX_CALLS
     calls: list[Planned] = []
-    wanted: list[Candidate] = [] if state.texts else ranked[:1]
+    wanted: list[Candidate] = [] if state.texts or hits is not None else ranked[: leading(state.question)]
     wanted += [
         Candidate(
             document=h.document, section=h.section, score=0.0, why="reached by the chase", total_chars=h.total_chars
@@ -1060,14 +1097,28 @@ def _chased_reads(
     return calls
 
 
+def _inside_reads(state: State, focus: Focus, ranked: list[Candidate], *, small: bool) -> list[Planned]:
+    """What is unread of the passages of a document that the question names, in the order of the chase.
+
+    What is asked of one document may stand in several places of it, which no sentence that was read can tell.
+    """
+    block = named_block(state)
+    left = MAX_READS - len(state.tried)
+    if not block or not state.has_read or left <= 0 or _special(state, focus):
+        return []
+    calls = _chased_reads(state, [], reads_left=left, small=small, hits=block)
+    if calls and not state.texts and ranked and len(calls) < min(FIRST_READS, left):
+        # A short one is soon read: the best hit of the searches beside it.
+        best = read_call(ranked[0], state, small=small)
+        calls += [best] if best.arguments not in [c.arguments for c in calls] else []
+    return calls
+
+
 def chase_first(state: State, focus: Focus, *, lexicon: Lexicon, names: Names) -> bool:
-    """Whether the chase alone says what to read: documents are single passages, or the question stays inside one."""
+    """Whether the chase alone says what to read: where documents are single passages."""
     if not state.chased or not state.has_read or _special(state, focus):
         return False
-    if single_passages(lexicon, names):
-        return True
-    shown = [hit.document for hit in state.chased[:MAX_READS]]
-    return shown.count(shown[0]) >= INSIDE * len(shown) and len(shown) == MAX_READS
+    return single_passages(lexicon, names)
 
 
 def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]:
@@ -1080,12 +1131,8 @@ def next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned]
     focus = focus_of(state, weigh, names)
     left = MAX_READS - len(state.tried)
     small = small_documents(lexicon, names)
-    if left > 0 and not _special(state, focus):
-        inside = _chased_reads(state, [], reads_left=left, small=small, hits=named_block(state))
-        if inside and not covered(state, focus, weigh, scored_sentences(state, focus), least=ENOUGH):
-            return inside
     if focus.simple:
-        if covered(state, focus, weigh, scored_sentences(state, focus), least=LIKELY):
+        if covered(state, focus, weigh, names, scored_sentences(state, focus), least=LIKELY):
             return []
         left = min(left, LAST_READS - sum(1 for t in state.tried if t.document in {h.document for h in state.chased}))
     if _special(state, focus) or left <= 0:
@@ -1104,7 +1151,7 @@ def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned
     if not state.searches:
         # A first retrieval that is in the prompt is often enough for one plain question.
         prefetched = state.texts and not state.open_parts and focus.simple
-        if prefetched and covered(state, focus, weigh, scored_sentences(state, focus), least=0.3):
+        if prefetched and covered(state, focus, weigh, names, scored_sentences(state, focus), least=0.3):
             return []
         first = first_searches(state, focus, weigh, names)
         if state.has_leads and state.has_read:
@@ -1121,6 +1168,9 @@ def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned
         (t.step for t in state.texts), default=0
     )
     ranked = candidates(state, focus, weigh, names) if state.has_read else []
+    inside = _inside_reads(state, focus, ranked, small=small)
+    if inside:
+        return inside
     hidden = [c for c in ranked[:3] if c.phrase is not None and c.score >= 0.8 * ranked[0].score]
     if hidden and reads_left > 0 and len(state.searches) <= SINGLE_SEARCHES:
         return [read_call(hidden[0], state, small=small)]
@@ -1131,7 +1181,7 @@ def _next_calls(state: State, *, lexicon: Lexicon, names: Names) -> list[Planned
             # Over several hops a text that holds the question's words may yet lack the hop: only a full match ends it.
             least = ENOUGH
         unsure = focus.titled and versions_named(state.question) and all(s.only_current for s in state.searches)
-        if not unsure and covered(state, focus, weigh, scored, least=least):
+        if not unsure and covered(state, focus, weigh, names, scored, least=least):
             return []
 
     if chasing:

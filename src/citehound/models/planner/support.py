@@ -12,6 +12,7 @@ from functools import lru_cache
 from .state import Text, Weights
 from .words import (
     Sentence,
+    Word,
     asks,
     capitalised,
     fold,
@@ -25,12 +26,15 @@ from .words import (
     words,
 )
 
+LEAST_INSIDE = 0.33
+"""Share that is enough in a document that the question names: its name is not to be met again."""
 LEAST = 0.48
 """Share of the asked words' weight that must stand in a sentence, beside it, above it, or in its document's title."""
 
 _FRAME_TEXT = """
     according documentation document page text tell says state states mention exactly currently please answer
     happen happens someone somebody anyone anybody actually find show summarise summarize summary describe explain
+    information definition meaning type kind sort want
     laut dokument derzeit segundo documento atualmente según actualmente selon actuellement
 """
 _FRAME = frozenset(_FRAME_TEXT.split())
@@ -59,6 +63,15 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 
+
+_THING = re.compile(
+    r"\b(?:which|what|whose|how many|how much|welche[rsnm]?|quais|qual|quant[oa]s|cuál(?:es)?|cuánt[oa]s|quel(?:le)?s?|"
+    r"combien de|(?:who|what|which) (?:is|are|was|were|will be) (?:(?:the|our|a|an|their|its|my|your) )?) ?",
+    re.IGNORECASE,
+)
+_VERB_AFTER_TEXT = "the a an our my your its their this these those off up out down on to in into for"
+_VERB_AFTER = frozenset(_VERB_AFTER_TEXT.split())
+_THING_WORDS = 3
 
 _PER = re.compile(
     r"\b(?:one|per|each|every|ein(?:e[rnm]?)?|je|pro|um|uma|cada|por|un|una|une|par|chaque)\b", re.IGNORECASE
@@ -117,6 +130,8 @@ class Asked:
     """Asked per something ('how many pupils per teacher', 'how many does one teacher …'), so a ratio answers."""
     counted: str | None
     """What is to be counted, as a stem, where it is no unit."""
+    nowhere: tuple[str, ...] = ()
+    """Words for the thing asked for that stand in no document, so that none can tell of it."""
 
 
 def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
@@ -147,7 +162,28 @@ def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
         ),
         ratio=_PER.search(clause) is not None,
         counted=counted,
+        nowhere=tuple(w for w in thing_asked(clause, language=language) if not weigh.frequency(w)),
     )
+
+
+def thing_asked(clause: str, *, language: str) -> list[str]:
+    """The words for the thing that is asked for: 'external', 'auditor' of 'Which external auditor signs the …'."""
+    found: list[str] = []
+    for match in _THING.finditer(clause):
+        rest = clause[match.end() :]
+        known = {word.start: word for word in words(rest, language=language)}
+        run: list[Word] = []
+        after = ""
+        for piece in re.finditer(r"[^\W_]+|[^\w\s]", rest):
+            word = known.get(piece.start())
+            if word is None or len(run) == _THING_WORDS:
+                after = fold(piece.group())
+                break
+            run.append(word)
+        if len(run) > 1 and after in _VERB_AFTER:
+            run.pop()
+        found += [w.text for w in run if not w.stem.isdigit() and fold(w.text) not in _FRAME | _KIND_WORDS]
+    return found
 
 
 def hard_kinds(clause: str) -> frozenset[str]:
@@ -155,9 +191,9 @@ def hard_kinds(clause: str) -> frozenset[str]:
     return frozenset(kind for kind, pattern in _HARD_RE if pattern.search(clause))
 
 
-def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str) -> bool:
-    """True when the words asked for and a value of the kind asked for meet in or at the sentence."""
-    if asked.sum:
+def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str, least: float = LEAST) -> bool:
+    """True when the words asked for (`least` of their weight) and a value of the kind meet in or at the sentence."""
+    if asked.sum or asked.nowhere:
         return False
     if asked.kinds and not any(_has(asked, kind, sentence.text, language=language) for kind in asked.kinds):
         return False
@@ -183,7 +219,7 @@ def supports(asked: Asked, text: Text, sentence: Sentence, *, language: str) -> 
     rest = set(asked.weights) - asked.head
     if asked.head and not (asked.head & near and (rest & near or not rest)):
         return False
-    return sum(w for s, w in asked.weights.items() if s in near) / total >= LEAST
+    return sum(w for s, w in asked.weights.items() if s in near) / total >= least
 
 
 def _has(asked: Asked, kind: str, said: str, *, language: str) -> bool:
