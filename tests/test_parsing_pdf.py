@@ -279,6 +279,74 @@ def test_rows_of_a_table_keep_their_cells_apart() -> None:
     assert table == "Supplier | Deadline | Fee\nAlpha | 24 hours | EUR 100\nBeta | 72 hours | EUR 90"
 
 
+def row(y: float, *cells: tuple[float, str]) -> str:
+    return "".join(at(x, y, text) for x, text in cells)
+
+
+def test_a_cell_of_several_lines_stays_in_its_row() -> None:
+    page = (
+        row(700, (60, "Service"), (160, "Obligation"), (420, "Deadline"))
+        + row(
+            680, (60, "Hosting"), (160, "The supplier reports every security incident to the bank"), (420, "24 hours")
+        )
+        + row(668, (160, "in writing and by telephone"))
+        + row(648, (60, "Exit"), (160, "All data is returned in a format in common use, then"), (420, "30 days"))
+        + row(636, (160, "deleted from the systems"))
+        + row(616, (60, "Audit"), (160, "On site"), (420, "once a year"))
+        + at(60, 590, "Either party may ask for a review of the table above once in every year of the term.")
+    )
+    assert [b.text for b in parse_pdf(pdf([page])).blocks] == [
+        "Service | Obligation | Deadline\n"
+        "Hosting | The supplier reports every security incident to the bank in writing and by telephone | 24 hours\n"
+        "Exit | All data is returned in a format in common use, then deleted from the systems | 30 days\n"
+        "Audit | On site | once a year",
+        "Either party may ask for a review of the table above once in every year of the term.",
+    ]
+
+
+def test_what_stands_between_the_lines_of_a_grid_is_one_row() -> None:
+    lines = "".join(f"60 {y} m 520 {y} l S " for y in (715, 695, 665, 635)) + "".join(
+        f"{x} 635 m {x} 715 l S " for x in (60, 155, 415, 520)
+    )
+    page = (
+        lines
+        + row(702, (65, "Service"), (160, "Obligation"), (420, "Deadline"))
+        + row(684, (160, "Reported"), (420, "Within"))
+        + row(678, (65, "Hosting"))
+        + row(672, (160, "At once"), (420, "24 hours"))
+        + row(652, (65, "Backup"), (160, "Tested"), (420, "Monthly"))
+        + row(640, (65, "Of all systems"))
+    )
+    text = text_of(parse_pdf(pdf([page])))
+    assert text.split("\n") == [
+        "Service | Obligation | Deadline",
+        "Hosting | Reported At once | Within 24 hours",
+        "Backup Of all systems | Tested | Monthly",
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("password", "required"), ("token", "optional"), ("name", "required")],
+        [("Revenue of the group", "1,204"), ("Costs of the group", "980"), ("Result", "224")],
+        [("By:", "Ann Lee"), ("Name:", "ann lee"), ("________", "________")],
+    ],
+)
+def test_rows_that_stand_close_are_not_taken_for_one(rows: list[tuple[str, str]]) -> None:
+    page = "".join(row(700 - 12 * n, (60, a), (220, b)) for n, (a, b) in enumerate(rows))
+    page += at(60, 600, "The text below the table runs over the whole width of the page, as text does, and then ends.")
+    assert text_of(parse_pdf(pdf([page]))).split("\n")[: len(rows)] == [f"{a} | {b}" for a, b in rows]
+
+
+def test_rows_under_one_name_in_the_first_column_are_not_taken_for_one() -> None:
+    page = row(700, (60, "Region"), (220, "Name"), (400, "Share"))
+    page += row(680, (60, "North"), (220, "Alice"), (400, "40 %"))
+    page += row(668, (220, "Bob"), (400, "60 %"))
+    page += row(656, (60, "South"), (220, "Carol"), (400, "100 %"))
+    assert "North | Alice | 40 %\nBob | 60 %\nSouth" in text_of(parse_pdf(pdf([page])))
+
+
 @pytest.mark.parametrize("rotate", [90, 180, 270])
 def test_a_page_that_is_shown_turned_reads_as_one_that_is_not(rotate: int) -> None:
     turns = {90: "0 1 -1 0 595 0", 180: "-1 0 0 -1 595 842", 270: "0 -1 1 0 0 842"}

@@ -127,7 +127,7 @@ class Archive:
 
 
 def parse_xml(data: bytes, *, name: str) -> ElementTree.Element:
-    """An XML tree, its tags without namespaces. A document type is refused (no entities, nothing outside), as is nesting.
+    """An XML tree, its tags without namespaces. Document types are refused (no entities, no links), and nesting.
 
     Raises ParseError.
     """

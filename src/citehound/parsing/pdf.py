@@ -9,7 +9,7 @@ import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -33,6 +33,7 @@ _OCR_SECONDS = 60.0
 """For one page."""
 _MOST_SHAPES = 400
 """On a page with more rectangles or lines it is a drawing; they are then not asked what they hide."""
+_MOST_RULES = 5_000
 _WIDE = 0.9
 """A gap of so many ems cuts a line into pieces, which may be columns or cells."""
 _SENTENCE = re.compile(r"[.!?:;。！？][\"”’»)\]]*$")
@@ -78,6 +79,10 @@ def _pdfium(name: str = "pypdfium2.raw") -> Any:
         except ImportError as error:
             raise ParseError("PDF needs the package 'pypdfium2': install it") from error
     return _modules[name]
+
+
+_Box = tuple[float, float, float, float]
+"""Left, top, right, bottom of the page as it is shown."""
 
 
 @dataclass(slots=True)
@@ -130,6 +135,8 @@ class _Page:
     struck: int = 0
     watermark: str = ""
     cut: bool = False
+    rules: list[_Box] = field(default_factory=list["_Box"])
+    """Lines across and upright, which may part the cells of a table."""
 
     @cached_property
     def text(self) -> str:
@@ -375,10 +382,6 @@ class _Style:
     """True for text that may be on a layer which is switched off."""
 
 
-_Box = tuple[float, float, float, float]
-"""Left, top, right, bottom of the page as it is shown."""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Painted:
     """What is painted on a page beside text."""
@@ -393,6 +396,8 @@ class _Painted:
     """Opaque rectangles with their place in the order of painting and their colour."""
     strokes: list[_Box] = field(default_factory=list[_Box])
     """Thin horizontal lines, which may strike words out."""
+    rules: list[_Box] = field(default_factory=list[_Box])
+    """These, upright ones, and the sides of rectangles."""
     marks: list[_Box] = field(default_factory=list[_Box])
     """Strike-out annotations."""
     order: dict[int, int] = field(default_factory=dict[int, int])
@@ -482,6 +487,13 @@ def _shapes(
             if not calls.draw_mode(item, drawn_at, drawn_at + 4):
                 continue
             fill, stroke = drawn
+            if (fill or stroke) and len(found.rules) < _MOST_RULES:
+                if min(w, h) <= 2 < max(w, h):
+                    found.rules.append(bounds)
+                elif stroke and calls.segments(item) <= 6:
+                    left, top, right, bottom = bounds
+                    found.rules += [(left, y, right, y) for y in (top, bottom)]
+                    found.rules += [(x, top, x, bottom) for x in (left, right)]
             if h <= 2 and w >= 4 and (fill or stroke):
                 found.strokes.append(bounds)
             elif (
@@ -936,6 +948,7 @@ def _read_glyphs(
             continue
         kept.append((text, a, b, c, d, style, blank))
     page.watermark = clean_line("".join(slanted))
+    page.rules = painted.rules if turned == rotation % 4 else []
     page.pieces = _pieces(kept, page.number)
 
 
@@ -1073,7 +1086,7 @@ def _order(pieces: list[_Piece], page: _Page, depth: int = 0) -> list[_Line]:
         return []
     cut = _gutter(pieces, page) if depth < 6 and len(pieces) >= 8 else None
     if cut is None:
-        return _lines(pieces)
+        return _lines(pieces, page.rules)
     x, top, bottom = cut
     above = [p for p in pieces if (p.top + p.bottom) / 2 < top]
     below = [p for p in pieces if (p.top + p.bottom) / 2 > bottom]
@@ -1167,10 +1180,10 @@ def _rows(pieces: list[_Piece]) -> list[list[_Piece]]:
     return rows
 
 
-def _lines(pieces: list[_Piece]) -> list[_Line]:
+def _lines(pieces: list[_Piece], rules: Sequence[_Box]) -> list[_Line]:
     rows = _rows(pieces)
     gaps = [_gaps(row) for row in rows]
-    lines: list[_Line] = []
+    lines: list[_Cells] = []
     for index, row in enumerate(rows):
         cuts: set[int] = set()
         for at, low, high in gaps[index]:
@@ -1180,35 +1193,199 @@ def _lines(pieces: list[_Piece]) -> list[_Line]:
                 ):
                     cuts.add(at)
                     break
-        text = row[0].text
-        for at, piece in enumerate(row[1:], start=1):
-            before, after = row[at - 1], piece
-            gap = max(after.x0 - before.x1, before.x0 - after.x1)
-            if at in cuts:
-                text += "\x1f" + piece.text
-            elif gap < 0.12 * piece.size or (gap < 0.5 * piece.size and _is_wide(piece.text[0])):
-                text += piece.text
+        lines.append(_cut(row, cuts))
+    if not any(len(line) > 1 for line in lines):
+        return [_line(line) for line in lines]
+    loose = [_cut(row, {at for at, _, _ in found}) for row, found in zip(rows, gaps, strict=True)]
+    return [_line(row) for row in _whole_rows(lines, loose, rules)]
+
+
+_Cells = list[list[_Piece]]
+"""What stands on one line, or in one row of a table: a cell or several, each of pieces."""
+
+
+def _cut(row: list[_Piece], cuts: Collection[int]) -> _Cells:
+    ends = [0, *sorted(cuts), len(row)]
+    return [row[a:b] for a, b in pairwise(ends)]
+
+
+def _line(cells: _Cells) -> _Line:
+    row = [piece for one in cells for piece in one]
+    total = max(1, sum(len(p.text) for p in row))
+    return _Line(
+        text=" | ".join(cell(_run_on(one)) for one in cells) if len(cells) > 1 else _run_on(row),
+        x0=min(p.x0 for p in row),
+        x1=max(p.x1 for p in row),
+        top=min(p.top for p in row),
+        bottom=max(p.bottom for p in row),
+        size=sum(len(p.text) * p.size for p in row) / total,
+        bold=sum(len(p.text) for p in row if p.bold) * 2 > total,
+        page=row[0].page,
+        hyphen=row[-1].hyphen,
+        row=len(cells) > 1,
+    )
+
+
+def _run_on(pieces: Sequence[_Piece]) -> str:
+    """The text of pieces that stand beside or below each other."""
+    text = pieces[0].text
+    for before, after in pairwise(pieces):
+        if after.top > before.bottom - 0.4 * before.height and after.x0 < before.x1:  # on the next line of a cell
+            broken = before.hyphen and text[-2:-1].isalpha() and after.text[:1].islower()
+            text = text[:-1] + after.text if broken else f"{text} {after.text}"
+            continue
+        gap = max(after.x0 - before.x1, before.x0 - after.x1)
+        near = gap < 0.12 * after.size or (gap < 0.5 * after.size and _is_wide(after.text[0]))
+        text += after.text if near else " " + after.text
+    return text
+
+
+# ---- tables: lines that are of one row
+
+
+def _whole_rows(lines: list[_Cells], loose: list[_Cells], rules: Sequence[_Box]) -> list[_Cells]:
+    """The lines, those of one row of a table as one; `loose` are the same lines, cut at every wide gap."""
+    tables: list[list[int]] = []
+    for at, line in enumerate(lines):
+        if len(line) > 1:
+            if tables and at - tables[-1][-1] <= _MOST_LINES:
+                tables[-1].append(at)
             else:
-                text += " " + piece.text
-        weight = [(len(p.text), p) for p in row]
-        total = max(1, sum(n for n, _ in weight))
-        size = sum(n * p.size for n, p in weight) / total
-        is_row = "\x1f" in text
-        lines.append(
-            _Line(
-                text=" | ".join(cell(c) for c in text.split("\x1f")) if is_row else text,
-                x0=min(p.x0 for p in row),
-                x1=max(p.x1 for p in row),
-                top=min(p.top for p in row),
-                bottom=max(p.bottom for p in row),
-                size=size,
-                bold=sum(n for n, p in weight if p.bold) * 2 > total,
-                page=row[0].page,
-                hyphen=row[-1].hyphen,
-                row=is_row,
-            )
-        )
-    return lines
+                tables.append([at])
+    found: list[_Cells] = []
+    done = 0
+    right = max(piece.x1 for line in lines for one in line for piece in one)
+    for table in tables:
+        columns = _columns([loose[at] for at in table])
+        if len(columns) < 2 or len(table) < 2:
+            continue
+        first, end = table[0], table[-1] + 1
+        if first > done and _in_columns(lines[first - 1], columns) not in (None, {0}):  # beside the middle of a cell
+            first -= 1
+        while end < len(lines) and end - table[-1] < _MOST_LINES and _in_columns(lines[end], columns):
+            end += 1
+        found += lines[done:first]
+        found += _joined(lines[first:end], columns, rules, right)
+        done = end
+    return found + lines[done:]
+
+
+_MOST_LINES = 30
+"""Of one cell beside cells of one line."""
+
+
+def _columns(lines: Sequence[_Cells]) -> list[tuple[float, float]]:
+    """From where to where the cells of a table reach, by its lines that have as many of them as most have, or more."""
+    usual = Counter(map(len, lines)).most_common(1)[0][0]
+    spans = sorted(
+        (min(p.x0 for p in one), max(p.x1 for p in one)) for line in lines if len(line) >= usual for one in line
+    )
+    columns = [spans[0]]
+    for x0, x1 in spans[1:]:
+        if x0 < columns[-1][1]:
+            columns[-1] = (columns[-1][0], max(columns[-1][1], x1))
+        else:
+            columns.append((x0, x1))
+    return columns
+
+
+def _in_columns(line: _Cells, columns: Sequence[tuple[float, float]]) -> dict[int, list[_Piece]] | None:
+    """The columns in which pieces of a line stand; None where one stands in none, or reaches into the next.
+
+    None too for a line with two cells in one column.
+    """
+    found: dict[int, list[_Piece]] = {}
+    for piece in (piece for one in line for piece in one):
+        starts = [at for at, (x0, _) in enumerate(columns) if x0 <= piece.x0 + 0.3 * piece.size]
+        at = starts[-1] if starts else 0
+        if not starts and piece.x1 < columns[0][0]:
+            return None
+        if at + 1 < len(columns) and piece.x1 > columns[at + 1][0]:
+            return None
+        found.setdefault(at, []).append(piece)
+    return found if len(found) >= len(line) else None
+
+
+def _joined(
+    lines: Sequence[_Cells], columns: Sequence[tuple[float, float]], rules: Sequence[_Box], right: float
+) -> list[_Cells]:
+    """The rows of a table: lines between two rules, or of which each cell goes on with the one above it."""
+    top, bottom = _middle_of(lines[0]), _middle_of(lines[-1])
+    left, span = columns[0][0], columns[-1][1] - columns[0][0]
+    inside = [r for r in rules if r[0] < columns[-1][1] and left < r[2] and r[1] <= bottom and top <= r[3]]
+    across: Counter[int] = Counter()
+    for x0, y0, x1, y1 in inside:
+        if y1 - y0 <= 2:
+            across[round((y0 + y1) / 2)] += round(min(x1, columns[-1][1]) - max(x0, left))
+    parted = sorted(y for y, length in across.items() if length > 0.5 * span)
+    grid = bool(parted) and any(r[3] - r[1] > 2 and left + 2 < r[0] < columns[-1][1] - 2 for r in inside)
+    found: list[_Cells] = []
+    row: dict[int, list[_Piece]] = {}
+
+    def end() -> None:
+        nonlocal row
+        if row:
+            found.append([row[at] for at in sorted(row)])
+        row = {}
+
+    last: _Cells | None = None
+    for line in lines:
+        cells = _in_columns(line, columns)
+        if cells is None:
+            end()
+            found.append(line)
+            last = None
+            continue
+        if last is not None and not _goes_into(cells, row, line, last, columns, parted=parted, grid=grid, right=right):
+            end()
+        for at, pieces in cells.items():
+            row.setdefault(at, []).extend(pieces)
+        last = line
+    end()
+    return found
+
+
+def _middle_of(line: _Cells) -> float:
+    return (min(p.top for one in line for p in one) + max(p.bottom for one in line for p in one)) / 2
+
+
+def _goes_into(
+    cells: dict[int, list[_Piece]],
+    row: dict[int, list[_Piece]],
+    line: _Cells,
+    last: _Cells,
+    columns: Sequence[tuple[float, float]],
+    *,
+    parted: Sequence[float],
+    grid: bool,
+    right: float,
+) -> bool:
+    """True when a line is of the same row as what stands above it."""
+    if any(_middle_of(last) < y < _middle_of(line) for y in parted):
+        return False
+    size = line[0][0].size
+    gap = min(p.top for one in line for p in one) - max(p.bottom for one in last for p in one)
+    if grid or gap > 0.4 * size:
+        return grid and gap < 1.5 * size
+    goes_on = False
+    for at, pieces in cells.items():
+        if at not in row:
+            continue
+        above, below = row[at][-1], pieces[0]
+        first = below.text[:1]
+        if not any(map(str.isalnum, below.text)) or (first.isdigit() and above.text[:1].isdigit()):
+            return False
+        if at == 0 and not first.islower():
+            return False
+        word = below.text.split(" ", 1)[0]
+        reach = above.x1 + (below.x1 - below.x0) * len(word) / len(below.text) + 0.25 * size
+        limit = columns[at][1] if first.islower() else right  # of the last column, whose end is not known
+        if at + 1 < len(columns):
+            limit = columns[at + 1][0] - 1.4 * size
+        if reach < limit:  # the word would have stood above
+            return False
+        goes_on = True
+    return goes_on
 
 
 def _gaps(row: Sequence[_Piece]) -> list[tuple[int, float, float]]:
