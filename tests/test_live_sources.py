@@ -431,10 +431,14 @@ def test_a_configuration_names_a_function(tmp_path: Path, monkeypatch: pytest.Mo
     ("toml", "why"),
     [
         ('call = "no_such_module_here:f"', "cannot be loaded"),
-        ('call = "json:nothing"', "cannot be loaded"),
+        ('call = "citehound.errors:nothing"', "cannot be loaded"),
         ('call = "json"', "package.module:function"),
-        ('call = "os:getcwd"', "takes no query"),
-        ('call = "math:pi"', "is no function"),
+        ('call = "citehound.security:draw_mark"', "takes no query"),
+        ('call = "citehound.security:REDACTED"', "is no function"),
+        ('call = "os:system"', "Python's own library"),
+        ('call = "subprocess:getoutput"', "Python's own library"),
+        ('call = "builtins:eval"', "Python's own library"),
+        ('call = "click.utils:os.system"', "Python's own library"),
     ],
 )
 def test_a_call_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path, toml: str, why: str) -> None:

@@ -10,6 +10,7 @@ import contextvars
 import importlib
 import inspect
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,6 +144,9 @@ class PythonSource:
         module, _, name = (config.call or "").partition(":")
         if not re.fullmatch(r"[\w.]+", module) or not re.fullmatch(r"[\w.]+", name):
             raise ConfigError(f"{said} is not of the form 'package.module:function'")
+        own_library = f"{said} is of Python's own library, which searches nothing; name a function of yours"
+        if module.partition(".")[0] in sys.stdlib_module_names:  # a configuration of others could run commands with it
+            raise ConfigError(own_library)
         try:
             function: Any = importlib.import_module(module)
             for part in name.split("."):
@@ -152,6 +156,10 @@ class PythonSource:
             raise ConfigError(f"{said} cannot be loaded ({why}); is its package installed here?") from error
         if not callable(function):
             raise ConfigError(f"{said} is no function")
+        if inspect.isroutine(function) or inspect.isclass(function):
+            home = str(getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__)
+            if home.partition(".")[0] in sys.stdlib_module_names:
+                raise ConfigError(own_library)
         try:
             own = cls.of(cast("Callable[..., Any]", function))
             filters = config.filters or own.config.filters
