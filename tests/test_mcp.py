@@ -813,6 +813,25 @@ def test_over_http_strange_hosts_origins_and_bodies_are_refused(site: Path) -> N
     asyncio.run(run())
 
 
+def test_over_http_a_page_of_an_origin_that_is_allowed_can_be_a_client(site: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    shutil.copytree(site, folder)
+    (folder / "citehound.toml").write_text(f'{TOML}[server]\ncors = ["https://app.example"]\n', "utf-8")
+
+    async def run() -> None:
+        page = {"origin": "https://app.example", "accept": "application/json, text/event-stream"}
+        async with serving(folder) as url, httpx2.AsyncClient(headers=page, timeout=60) as http:
+            begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
+            opened = await http.post(url, json=begin)
+            assert (opened.status_code, opened.headers["access-control-allow-origin"]) == (200, page["origin"])
+            shown = opened.headers["access-control-expose-headers"].lower().split(", ")
+            assert "mcp-session-id" in shown and opened.headers["mcp-session-id"]
+            async with Client(streamable_http_client(url, http_client=http)) as client:
+                assert not (await client.call_tool("read_document", {"document": "rules/travel"})).is_error
+
+    asyncio.run(run())
+
+
 def test_a_server_without_the_package_says_what_to_install(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "citehound.mcp_server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
