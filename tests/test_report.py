@@ -115,3 +115,9 @@ def test_a_doubtful_answer_looks_doubtful() -> None:
 def test_a_secret_of_the_environment_is_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPORT_API_KEY", "sk-canary-0123456789")
     assert "sk-canary" not in report(record(answered("sk-canary-0123456789")))
+
+
+@pytest.mark.parametrize("status", ["complete", "partial", "not_found", "failed", "clarification"])
+def test_only_what_is_complete_looks_so(status: str) -> None:
+    page = report(record(replace(answered("word"), status=status)))  # type: ignore[arg-type]
+    assert ('class="status"' in page, 'class="status doubt"' in page) == (status == "complete", status != "complete")

@@ -410,6 +410,7 @@ def test_sources_are_browsed_and_filtered(printing: Served, tabs: Tabs) -> None:
     visible = page.locator("tbody tr:visible")
     expect(visible).to_have_count(1)
     expect(visible).to_contain_text("contracts/contract-gamma-amendment-1")
+    expect(page.locator(".source:visible")).to_have_count(1)
     visible.locator("a").first.click()
     page.wait_for_url("**/doc/contracts/contract-gamma-amendment-1*")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Amendment")

@@ -143,7 +143,7 @@ def _about(record: RunRecord) -> str:
 
 def _status(parent: Element, answer: Answer) -> None:
     name, meaning = _STATUS.get(answer.status, (answer.status, ""))
-    fine = answer.status not in ("partial", "failed")
+    fine = answer.status in ("complete", "direct")
     box = SubElement(parent, "div", {"class": "status" if fine else "status doubt"})
     _add(box, "strong", name)
     _add(box, "p", meaning)

@@ -122,6 +122,7 @@ class Source {
 function filter() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   let fitting = 0;
+  const found = new Map();
   for (const source of shown) {
     let some = 0;
     for (const { node, words: text } of source.lines) {
@@ -129,8 +130,10 @@ function filter() {
       if (!node.hidden) some += 1;
     }
     source.none.hidden = some > 0 || !source.lines.length;
+    found.set(source, some);
     fitting += some;
   }
+  for (const [source, some] of found) source.element.hidden = words.length > 0 && fitting > 0 && !some;
   return fitting;
 }
 

@@ -123,7 +123,7 @@ export function markdown(answer) {
   const out = [`## ${plain(answer.question)}`, ""];
   out.push(`**${STATUS[answer.status] ?? answer.status}.** ${[STATUS_MEANS[answer.status] ?? "", ...caveats(answer)].join(" ").trim()}`, "");
   if (answer.claims.length) out.push(...answer.claims.map((claim, at) => line(answer, claim, at + 1, refer)));
-  else if (answer.clarification ?? answer.text) out.push(plain(answer.clarification ?? (answer.status === "direct" ? answer.text : "")));
+  else if (answer.clarification || answer.status === "direct") out.push(plain(answer.clarification || answer.text));
   if (answer.rows?.length) {
     const columns = answer.rows[0].cells.map((cell) => plain(cell.column));
     out.push("", `| document | ${columns.join(" | ")} |`, `| --- | ${columns.map(() => "---").join(" | ")} |`);
@@ -133,7 +133,8 @@ export function markdown(answer) {
     }
   }
   if (answer.missing.length) {
-    out.push("", "**Missing**", "");
+    if (out.at(-1) !== "") out.push("");
+    out.push("**Missing**", "");
     for (const gap of answer.missing) {
       const where = gap.sources.length ? ` in ${plain(gap.sources.join(", "))}` : "";
       const terms = gap.queries.length ? `: ${gap.queries.map((q) => `"${plain(q)}"`).join(", ")}` : "";
