@@ -130,8 +130,13 @@ def product(url: str, corpus: Any, *, stream: bool) -> Once:
 
     os.environ["ANTHROPIC_API_KEY"] = "none"
     opened = open_model(ModelConfig(name=f"anthropic:{MODEL}", base_url=url, stream=stream))
+    held = False
 
     async def once() -> None:
+        nonlocal held
+        if not held:  # its connections last from run to run, as on a server, and as those of the others do
+            await opened.model.__aenter__()
+            held = True
         ledger = Ledger()
         conversation = Conversation(
             model=opened,
