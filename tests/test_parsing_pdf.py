@@ -347,6 +347,47 @@ def test_rows_under_one_name_in_the_first_column_are_not_taken_for_one() -> None
     assert "North | Alice | 40 %\nBob | 60 %\nSouth" in text_of(parse_pdf(pdf([page])))
 
 
+def test_a_table_over_a_page_end_keeps_its_header_once() -> None:
+    def rows(first: int, last: int) -> str:
+        header = row(760, (60, "Service"), (220, "Deadline"), (400, "Owner"))
+        lines = (
+            row(740 - 20 * (n - first), (60, f"Service {n}"), (220, f"{n} hours"), (400, f"Team {n}"))
+            for n in range(first, last)
+        )
+        return header + "".join(lines)
+
+    found = parse_pdf(pdf([rows(1, 30), rows(30, 50), rows(50, 60)]))
+    lines = text_of(found).split("\n")
+    assert lines == ["Service | Deadline | Owner", *(f"Service {n} | {n} hours | Team {n}" for n in range(1, 60))]
+    assert [
+        text_of(found)[at:].strip().split("\n")[0] for at in page_offsets(found.page_starts, join(found.blocks)[1])
+    ] == [
+        "Service | Deadline | Owner",
+        "Service 30 | 30 hours | Team 30",
+        "Service 50 | 50 hours | Team 50",
+    ]
+
+
+def test_short_columns_under_a_table_are_read_one_after_the_other() -> None:
+    page = "".join(row(760 - 20 * n, (60, f"Service {n}"), (220, f"{n} hours"), (400, f"Team {n}")) for n in range(6))
+    page += at(60, 604, "1. Scope", font="F2") + at(310, 600, "2. Duties", font="F2")
+    page += wrapped(
+        60,
+        588,
+        "This policy applies to all contracts that the bank concludes with third parties that process data.",
+        width=44,
+    )
+    page += wrapped(
+        310,
+        584,
+        "The supplier keeps all its records for seven years and moves no data out of the country unless asked to.",
+        width=44,
+    )
+    page += at(60, 500, "The end of the text stands below the columns and goes on over the whole width of the page.")
+    text = text_of(parse_pdf(pdf([page])))
+    assert re.search(r"Service 5 .*\n\n1\. Scope\n\nThis .* data\.\n\n2\. Duties\n\nThe .* asked to\.\n\nThe end", text)
+
+
 @pytest.mark.parametrize("rotate", [90, 180, 270])
 def test_a_page_that_is_shown_turned_reads_as_one_that_is_not(rotate: int) -> None:
     turns = {90: "0 1 -1 0 595 0", 180: "-1 0 0 -1 595 842", 270: "0 -1 1 0 0 842"}

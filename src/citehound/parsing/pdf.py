@@ -949,7 +949,7 @@ def _read_glyphs(
         kept.append((text, a, b, c, d, style, blank))
     page.watermark = clean_line("".join(slanted))
     page.rules = painted.rules if turned == rotation % 4 else []
-    page.pieces = _pieces(kept, page.number)
+    page.pieces = _pieces(kept, page.number, _fences(page.rules))
 
 
 def _median(sizes: Counter[float]) -> float:
@@ -1012,24 +1012,37 @@ _Placed = tuple[str, float, float, float, float, _Style, bool]
 """The same on the page as it is read: text, left, top, right, bottom, style, whether a blank stands before."""
 
 
-def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
+def _fences(rules: Sequence[_Box]) -> list[_Box]:
+    """The upright ones."""
+    return [rule for rule in rules if rule[3] - rule[1] > 2]
+
+
+def _fenced(x0: float, x1: float, y: float, fences: Sequence[_Box]) -> bool:
+    """True where an upright line stands in a gap."""
+    return any(x0 - 1 <= f[0] <= x1 + 1 and f[1] <= y <= f[3] for f in fences)
+
+
+def _pieces(words: Iterable[_Placed], page: int, fences: Sequence[_Box]) -> list[_Piece]:
     """Runs of glyphs on one line without a wide gap, in the order of the file."""
     pieces: list[_Piece] = []
     chars: list[str] = []
+    places: list[float] = []
     now: _Piece | None = None
     bold = count = 0
     sizes = 0.0
 
     def end() -> None:
-        nonlocal now, chars, bold, count, sizes
+        nonlocal now, chars, places, bold, count, sizes
         if now is not None:
             raw_text = "".join(chars)
+            if _count_rtl(raw_text):
+                raw_text = _from_right(chars, places)
             now.hyphen = bool(raw_text) and raw_text[-1] in _HYPHENS
             now.text = raw_text
             now.bold = bold * 2 > count
             now.size = sizes / max(1, count)
             pieces.append(now)
-        now, chars, bold, count, sizes = None, [], 0, 0, 0.0
+        now, chars, places, bold, count, sizes = None, [], [], 0, 0, 0.0
 
     for word, x0, top, x1, bottom, style, blank in words:
         em = max(2.0, style.size)
@@ -1041,10 +1054,16 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
                 overlap = min(bottom, now.bottom) - max(top, now.top)
                 same = overlap > 0.45 * min(bottom - top, now.height)
             back = x1 < now.x0 - em and not _RTL.match(word)
-            if not same or gap > _WIDE * em or back:
+            if (
+                not same
+                or gap > _WIDE * em
+                or back
+                or (fences and gap > 0.15 * em and _fenced(now.x1, x0, (top + bottom) / 2, fences))
+            ):
                 end()
             elif blank or (gap > 0.28 * em and not _is_wide(word[0])):
                 chars.append(" ")
+                places.append(x0)
         if now is None:
             now = _Piece(
                 text="", x0=x0, x1=x1, top=top, bottom=bottom, size=style.size, bold=style.font.bold, page=page
@@ -1058,11 +1077,27 @@ def _pieces(words: Iterable[_Placed], page: int) -> list[_Piece]:
                 now.top, now.bottom = min(now.top, top), max(now.bottom, bottom)
         letters = len(word)
         chars.append(word)
+        places.append(x0)
         bold += style.font.bold * letters
         count += letters
         sizes += style.size * letters
     end()
     return pieces
+
+
+def _from_right(parts: Sequence[str], places: Sequence[float]) -> str:
+    """Parts of words with the letters of right-to-left ones in order, which pdfium gives as they stand, or not."""
+    found: list[str] = []
+    word: list[tuple[float, str]] = []
+    for part, place in [*zip(parts, places, strict=True), (" ", 0.0)]:
+        if part != " ":
+            word.append((place, part))
+            continue
+        if all(_RTL.match(part) for _, part in word):
+            word.sort(key=lambda one: -one[0])
+        found.append("".join(part for _, part in word))
+        word = []
+    return " ".join(found)
 
 
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufefc]")
@@ -1125,7 +1160,7 @@ def _gutter(pieces: list[_Piece], page: _Page) -> tuple[float, float, float] | N
                 runs.append(run)
             else:
                 run.append(piece)
-        for run in runs:
+        for run in [*runs, *(_beside(run, x) for run in runs)]:
             left = [p for p in run if p.x1 <= x - 4]
             right = [p for p in run if p.x0 >= x - 3]
             if len(left) < 4 or len(right) < 4:
@@ -1141,6 +1176,19 @@ def _gutter(pieces: list[_Piece], page: _Page) -> tuple[float, float, float] | N
             if best is None or score > best[0]:
                 best = (score, x - 1, min(p.top for p in run), max(p.bottom for p in run))
     return None if best is None else best[1:]
+
+
+def _beside(run: Sequence[_Piece], x: float) -> list[_Piece]:
+    """Of a run, what stands beside the lines of prose that begin at `x` one below the other."""
+    lines = [p for p in run if abs(p.x0 - x) <= 4]
+    first = last = lines[0] if lines else None
+    if first is None or last is None or median(len(p.text) for p in lines) < 30:
+        return []
+    for line in lines:
+        if line.top > last.bottom + 2.5 * line.height:
+            break
+        last = line
+    return [p for p in run if first.top - 0.6 * first.height < p.top and p.bottom < last.bottom + 0.6 * last.height]
 
 
 def _is_column(pieces: list[_Piece]) -> bool:
@@ -1183,9 +1231,14 @@ def _rows(pieces: list[_Piece]) -> list[list[_Piece]]:
 def _lines(pieces: list[_Piece], rules: Sequence[_Box]) -> list[_Line]:
     rows = _rows(pieces)
     gaps = [_gaps(row) for row in rows]
+    fences = _fences(rules)
     lines: list[_Cells] = []
+    loose: list[_Cells] = []
     for index, row in enumerate(rows):
         cuts: set[int] = set()
+        if fences:
+            y = _middle_of([row])
+            cuts.update(at for at in range(1, len(row)) if _fenced(row[at - 1].x1, row[at].x0, y, fences))
         for at, low, high in gaps[index]:
             for near in (index - 1, index + 1, index - 2, index + 2):
                 if 0 <= near < len(rows) and any(
@@ -1194,9 +1247,9 @@ def _lines(pieces: list[_Piece], rules: Sequence[_Box]) -> list[_Line]:
                     cuts.add(at)
                     break
         lines.append(_cut(row, cuts))
-    if not any(len(line) > 1 for line in lines):
+        loose.append(_cut(row, cuts.union(at for at, _, _ in gaps[index])))
+    if not fences and not any(len(line) > 1 for line in lines):
         return [_line(line) for line in lines]
-    loose = [_cut(row, {at for at, _, _ in found}) for row, found in zip(rows, gaps, strict=True)]
     return [_line(row) for row in _whole_rows(lines, loose, rules)]
 
 
@@ -1245,6 +1298,40 @@ def _run_on(pieces: Sequence[_Piece]) -> str:
 
 def _whole_rows(lines: list[_Cells], loose: list[_Cells], rules: Sequence[_Box]) -> list[_Cells]:
     """The lines, those of one row of a table as one; `loose` are the same lines, cut at every wide gap."""
+    fences = _fences(rules)
+    right = max(piece.x1 for line in lines for one in line for piece in one)
+    found: list[_Cells] = []
+    at = 0
+    while at < len(lines):
+        edges = _edges(lines[at], fences)
+        end = at + 1
+        while end < len(lines) and _same(edges, _edges(lines[end], fences)):
+            end += 1
+        if edges:
+            found += _joined(lines[at:end], list(pairwise(edges)), rules, right, grid=True)
+        else:
+            found += _without_grid(lines[at:end], loose[at:end], rules, right)
+        at = end
+    return found
+
+
+def _edges(line: _Cells, fences: Sequence[_Box]) -> list[float]:
+    """Where the upright lines stand between which a line is, if these are those of a grid that holds all of it."""
+    y = _middle_of(line)
+    edges: list[float] = []
+    for x in sorted(f[0] for f in fences if f[1] <= y <= f[3] and f[3] - f[1] > line[0][0].height):
+        if not edges or x > edges[-1] + 3:
+            edges.append(x)
+    pieces = [piece for one in line for piece in one]
+    inside = len(edges) > 2 and edges[0] < min(p.x0 for p in pieces) + 1 and max(p.x1 for p in pieces) - 1 < edges[-1]
+    return edges if inside else []
+
+
+def _same(edges: Sequence[float], others: Sequence[float]) -> bool:
+    return len(edges) == len(others) and all(abs(a - b) < 3 for a, b in zip(edges, others, strict=True))
+
+
+def _without_grid(lines: list[_Cells], loose: list[_Cells], rules: Sequence[_Box], right: float) -> list[_Cells]:
     tables: list[list[int]] = []
     for at, line in enumerate(lines):
         if len(line) > 1:
@@ -1254,18 +1341,18 @@ def _whole_rows(lines: list[_Cells], loose: list[_Cells], rules: Sequence[_Box])
                 tables.append([at])
     found: list[_Cells] = []
     done = 0
-    right = max(piece.x1 for line in lines for one in line for piece in one)
     for table in tables:
         columns = _columns([loose[at] for at in table])
         if len(columns) < 2 or len(table) < 2:
             continue
         first, end = table[0], table[-1] + 1
-        if first > done and _in_columns(lines[first - 1], columns) not in (None, {0}):  # beside the middle of a cell
+        before = _in_columns(lines[first - 1], columns) if first > done else None
+        if before and 0 not in before:  # beside the middle of a cell
             first -= 1
         while end < len(lines) and end - table[-1] < _MOST_LINES and _in_columns(lines[end], columns):
             end += 1
         found += lines[done:first]
-        found += _joined(lines[first:end], columns, rules, right)
+        found += _joined(lines[first:end], columns, rules, right, grid=False)
         done = end
     return found + lines[done:]
 
@@ -1307,7 +1394,12 @@ def _in_columns(line: _Cells, columns: Sequence[tuple[float, float]]) -> dict[in
 
 
 def _joined(
-    lines: Sequence[_Cells], columns: Sequence[tuple[float, float]], rules: Sequence[_Box], right: float
+    lines: Sequence[_Cells],
+    columns: Sequence[tuple[float, float]],
+    rules: Sequence[_Box],
+    right: float,
+    *,
+    grid: bool,
 ) -> list[_Cells]:
     """The rows of a table: lines between two rules, or of which each cell goes on with the one above it."""
     top, bottom = _middle_of(lines[0]), _middle_of(lines[-1])
@@ -1318,15 +1410,14 @@ def _joined(
         if y1 - y0 <= 2:
             across[round((y0 + y1) / 2)] += round(min(x1, columns[-1][1]) - max(x0, left))
     parted = sorted(y for y, length in across.items() if length > 0.5 * span)
-    grid = bool(parted) and any(r[3] - r[1] > 2 and left + 2 < r[0] < columns[-1][1] - 2 for r in inside)
     found: list[_Cells] = []
     row: dict[int, list[_Piece]] = {}
+    taken: list[_Cells] = []
 
     def end() -> None:
-        nonlocal row
-        if row:
-            found.append([row[at] for at in sorted(row)])
-        row = {}
+        nonlocal row, taken
+        found.extend([[row[at] for at in sorted(row)]] if len(row) > 1 else taken)
+        row, taken = {}, []
 
     last: _Cells | None = None
     for line in lines:
@@ -1340,6 +1431,7 @@ def _joined(
             end()
         for at, pieces in cells.items():
             row.setdefault(at, []).extend(pieces)
+        taken.append(line)
         last = line
     end()
     return found
@@ -1534,7 +1626,10 @@ def _without_furniture(lines_of: Sequence[list[_Line]], pages: Sequence[_Page]) 
     kept: list[list[_Line]] = []
     for page, lines, edge in zip(pages, lines_of, edges, strict=True):
         dropped = {id(line) for line, _ in edge if id(line) in numbers}
+        below = {id(a): b for a, b in pairwise(lines)}
         for line, side in edge:
+            if line.row and side == 0 and (following := below.get(id(line))) is not None and following.row:
+                continue  # a table's header, which stands on each page: `_Writer` leaves out the later ones
             text, row = _furniture_key(line), round(line.bottom / 8)
             count = placed[(text, side, row)] + max(placed[(text, side, row - 1)], placed[(text, side, row + 1)])
             margin = not 0.18 * page.height < (line.top + line.bottom) / 2 < 0.82 * page.height
@@ -1662,10 +1757,11 @@ class _Writer:
         last = self._last
         if last is not None and self._goes_on(last, line, kind, level, new_page=new_page):
             if kind == "table":
-                self._text += "\n"
+                again = new_page and line.text == self._text.split("\n", 1)[0]  # the header, once more
+                self._text += "" if again else "\n"
                 if new_page:
                     self._mark_page()
-                self._text += line.text
+                self._text += "" if again else line.text
             else:
                 self._join(line, new_page=new_page)
         else:
