@@ -58,10 +58,15 @@ def ask(corpus: Corpus, turns: list[Any], *, principal: Principal = ANN) -> tupl
         return withdrawn, heard
 
 
-@pytest.mark.parametrize("withdrawn", [WITHOUT_HR, WITHOUT_PAY])
-@pytest.mark.parametrize("shown_by", [LOOK, READ])
+@pytest.mark.parametrize(
+    ("shown_by", "withdrawn"),
+    [
+        (READ, WITHOUT_PAY),
+        *(pytest.param(by, toml, marks=pytest.mark.slow) for by in (LOOK, READ) for toml in (WITHOUT_HR, WITHOUT_PAY)),
+    ],
+)
 def test_a_question_ends_without_an_answer_where_the_right_to_what_it_found_goes(
-    tmp_path: Path, withdrawn: str, shown_by: Any
+    tmp_path: Path, shown_by: Any, withdrawn: str
 ) -> None:
     with synced(tmp_path, FILES, TOML) as corpus:
         turns = [shown_by, answering(quoting("hr/pay", PAY), lambda: change(tmp_path, withdrawn))]
@@ -93,6 +98,7 @@ def test_the_next_query_of_a_running_question_finds_what_may_be_seen_then(tmp_pa
         assert answer.status == "complete"
 
 
+@pytest.mark.slow
 def test_a_right_to_something_else_ends_nothing(tmp_path: Path) -> None:
     with synced(tmp_path, FILES, TOML) as corpus:
         toml = TOML + '[[access]]\npaths = ["rules/security.md"]\ngroups = ["board"]\n'
@@ -101,6 +107,7 @@ def test_a_right_to_something_else_ends_nothing(tmp_path: Path) -> None:
         assert answer.status == "complete" and "90,000" in answer.text
 
 
+@pytest.mark.slow
 def test_an_owner_goes_on_whatever_changes(tmp_path: Path) -> None:
     with synced(tmp_path, FILES, TOML) as corpus:
         turns = [READ, answering(quoting("hr/pay", PAY), lambda: change(tmp_path, "[[broken"))]
@@ -144,6 +151,7 @@ def serving(root: Path) -> Generator[tuple[httpx2.Client, Held, Tokens]]:
             model.go.set()
 
 
+@pytest.mark.slow
 def test_what_runs_on_the_server_goes_with_the_right_to_it(tmp_path: Path) -> None:
     settings = '[model]\nname = "openai:own"\n'
     with serving(tmp_path) as (client, model, tokens):
@@ -241,7 +249,13 @@ def rule(path: str, groups: list[str]) -> str:
     return f"[[access]]\npaths = {json.dumps([path])}\ngroups = {json.dumps(groups)}\n"
 
 
-@pytest.mark.parametrize("path", ["crm/board/", "crm/board/**", "crm/board/offer", "offer", "**/offer"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "crm/board/",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("crm/board/**", "crm/board/offer", "offer", "**/offer")),
+    ],
+)
 def test_rules_on_paths_hold_for_texts_of_live_sources(tmp_path: Path, path: str) -> None:
     with crm_corpus(tmp_path, rule(path, ["sales"])) as corpus:
         assert {h.document for h in corpus.search("crm", "nimbus", principal=BEN).hits} > {"crm/board/offer"}

@@ -148,6 +148,7 @@ def test_nothing_that_the_server_says_has_the_key(tmp_path: Path, caplog: pytest
     assert "[redacted]" in asked.text
 
 
+@pytest.mark.slow
 def test_neither_evaluations_nor_reports_nor_exports_nor_backups_have_the_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,7 +48,7 @@ def over(corpus: Corpus, work: Callable[[Client], Awaitable[Any]], *, era: str =
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.slow)])
 def test_nothing_that_a_client_is_told_of_tools_and_documents_is_unseen_or_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: str
 ) -> None:
@@ -74,6 +74,7 @@ def test_nothing_that_a_client_is_told_of_tools_and_documents_is_unseen_or_secre
     assert "[redacted]" in said[0] and "[redacted]" in said[1] and "The key [redacted]." in said[2]
 
 
+@pytest.mark.slow
 def test_a_source_that_reaches_out_is_no_tool_beside_a_private_one_whatever_is_asked(tmp_path: Path) -> None:
     outside = (
         '\n[[sources]]\nname = "crm"\nkind = "python"\ncall = "test_mcp_gate:crm"\nprivate = false\negress = true\n'
@@ -99,6 +100,7 @@ def test_a_source_that_reaches_out_is_no_tool_beside_a_private_one_whatever_is_a
     assert failed == [True, False, True, True, False, True] and ASKED == []
 
 
+@pytest.mark.slow
 def test_a_session_that_was_told_of_private_text_keeps_it_from_whom_it_asks(tmp_path: Path) -> None:
     """Where no source is private nothing is held back, but what is of no known source counts as private."""
     outside = (
@@ -115,6 +117,7 @@ def test_a_session_that_was_told_of_private_text_keeps_it_from_whom_it_asks(tmp_
         assert ASKED == ["nimbus"]
 
 
+@pytest.mark.slow
 def test_limits_and_rights_over_mcp_are_those_of_the_server(tmp_path: Path) -> None:
     settings = "[server]\nquestions_per_day = 1\n"
     loaded = config.load(write_corpus(tmp_path, toml=settings + TOML), env={})

@@ -104,6 +104,7 @@ def visit(tmp_path_factory: pytest.TempPathFactory) -> Generator[Visit]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", NAMED)
 def test_what_is_somebody_elses_is_told_like_what_there_is_not(route: str, visit: Visit) -> None:
     forbidden, missing = (visit.send(route, *request) for request in NAMED[route])
@@ -113,6 +114,7 @@ def test_what_is_somebody_elses_is_told_like_what_there_is_not(route: str, visit
     assert visit.send(route, *NAMED[route][0], who="theirs").status_code != 404 or "pages" in route
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", SHOWN)
 def test_what_is_shown_is_the_callers(route: str, visit: Visit) -> None:
     reply = visit.send(route, *SHOWN[route])

@@ -60,6 +60,7 @@ def test_each_thing_that_is_kept_makes_the_folder_private_if_it_comes_first(tmp_
     assert [mode(folder) for folder in (tmp_path / "a", tmp_path / "b", made.state)] == [0o700] * 3
 
 
+@pytest.mark.slow
 def test_a_folder_that_lets_others_in_on_purpose_is_left_so_and_the_doctor_says_it(tmp_path: Path) -> None:
     made = config.load(write_corpus(tmp_path), env={})
     made.state.mkdir(mode=0o750)
@@ -77,6 +78,7 @@ def test_a_folder_that_lets_others_in_on_purpose_is_left_so_and_the_doctor_says_
     assert not [f for f in json.loads(ran.stdout)["findings"] if f["check"] == "state"]
 
 
+@pytest.mark.slow
 def test_what_is_restored_lets_in_whom_the_folder_let_in_before(tmp_path: Path) -> None:
     made = used(tmp_path / "here")
     backup(made, tmp_path / "b.tar.gz")
