@@ -393,10 +393,14 @@ def test_single_mode_searches_each_source_once(bank: Path) -> None:
     assert tree.count("read_document document=") == len(read)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_exits_130_and_the_run_is_kept(small: Path, stop: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("stop", "ctrl_c"),
+    [(signal.SIGINT, "default_int_handler"), (signal.SIGTERM, "default_int_handler"), (signal.SIGTERM, "SIG_IGN")],
+)
+def test_an_interrupt_exits_130_and_the_run_is_kept(small: Path, stop: signal.Signals, ctrl_c: str) -> None:
     code = (
-        "import os, sys, asyncio\n"
+        "import os, signal, sys, asyncio\n"
+        f"signal.signal(signal.SIGINT, signal.{ctrl_c})\n"
         "from citehound import loop\n"
         f"async def hang(*a, **k): os.kill(os.getpid(), {int(stop)}); await asyncio.sleep(30)\n"
         "import citehound.agent; citehound.agent.run_agent = hang\n"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +13,7 @@ import click
 
 from ..errors import CitehoundError, UsageError
 from . import output
-from .commands import MAX_QUESTION, MODES, config_option, json_option, load, opened
+from .commands import MAX_QUESTION, MODES, config_option, json_option, load, opened, terminating
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -97,7 +94,7 @@ def _converse(begin: Callable[[], Chat], *, as_json: bool) -> int:
 
 def _answered(talk: Chat, question: str, *, as_json: bool) -> bool:
     """False when there is no answer. Ctrl-C ends the question, not the chat; a request to terminate ends both."""
-    with _terminating() as asked_to_end:
+    with terminating() as asked_to_end:
         try:
             answer = talk.ask_sync(question)
         except KeyboardInterrupt:
@@ -142,22 +139,3 @@ def _line(*, prompt: bool) -> str | None:
         output.err(f"the question has more than {MAX_QUESTION:,} characters; ask a shorter one")
         return ""
     return " ".join(text.split("\n"))
-
-
-@contextmanager
-def _terminating() -> Generator[threading.Event]:
-    """SIGTERM interrupts like Ctrl-C, so that the run is recorded, and then ends the chat."""
-    ended = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield ended
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        ended.set()
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield ended
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -281,7 +281,7 @@ def _ask(
     if warning:
         output.err(f"note: {warning}")
     emit = output.JsonLines(to_stderr=as_json) if events else output.Steps()
-    with opened(config) as corpus, Assistant(config, corpus=corpus, emit=emit) as assistant, _terminating():
+    with opened(config) as corpus, Assistant(config, corpus=corpus, emit=emit) as assistant, terminating():
         answer = assistant.ask_sync(question, mode=mode, max_steps=max_steps, max_dollars=max_dollars)
     if as_json:
         output.out_json(answer.to_dict())
@@ -299,21 +299,30 @@ def _ask(
 
 
 @contextmanager
-def _terminating() -> Generator[None]:
-    """SIGTERM is an interrupt like Ctrl-C, so that the run is recorded."""
+def terminating() -> Generator[threading.Event]:
+    """SIGTERM interrupts like Ctrl-C, so that the run is recorded; the event tells that it came.
+
+    Where Ctrl-C is ignored, as in a job that a script put into the background, it is heeded meanwhile: else nothing
+    but a kill would end the question."""
+    ended = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield ended
         return
-    before = signal.getsignal(signal.SIGTERM)
 
     def interrupt(number: int, frame: object) -> None:
+        ended.set()
         signal.raise_signal(signal.SIGINT)
 
-    signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        yield ended
     finally:
         signal.signal(signal.SIGTERM, before)
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 # search and read ---------------------------------------------------------------------------------------------------
