@@ -249,6 +249,17 @@ def test_bookmarks_and_big_print_become_sections() -> None:
     assert {"1", "2"} <= {s.id for s in find_sections(text, placed)}
 
 
+def test_short_numbered_lines_with_text_below_are_headings_in_any_print() -> None:
+    parts = ["1. Scope", LOREM, "2. Security", "2.1 All data is encrypted at rest. " + LOREM, "3. Term", LOREM]
+    page, y = "", 780.0
+    for part in parts:
+        page += wrapped(60, y, part, width=84)
+        y -= 12 * (1 + len(part) // 80) + 12
+    assert headings(parse_pdf(pdf([page]))) == ["1. Scope", "2. Security", "3. Term"]
+    items = "".join(at(60, 700 - 14 * n, f"{n}. Item of a list") for n in range(1, 5))
+    assert headings(parse_pdf(pdf([items + at(60, 600, "The list ends here.")]))) == []
+
+
 def test_a_bold_line_is_a_heading_and_a_bold_word_is_not() -> None:
     page = (
         at(60, 780, "Termination", font="F2")

@@ -1525,12 +1525,33 @@ def _build(
     if heads:
         metadata["running_head"] = "; ".join(heads)[:500]
     return Extract(
-        blocks=writer.blocks,
+        blocks=_numbered_headings(writer.blocks),
         title=_title(about.get("Title", "")),
         warnings=tuple(warnings),
         metadata=metadata,
         page_starts=tuple(writer.starts),
     )
+
+
+_NUMBERED = re.compile(r"(\d{1,2})\.?\s+(?=[^\W\d_])[^.:;!?,\n]{3,60}")
+
+
+def _numbered_headings(blocks: list[Block]) -> list[Block]:
+    """The blocks, those that are '1. Scope', '2. Duties' … as headings: short, numbered on, each with text below it."""
+    found = [
+        (at, int(match[1]))
+        for at, (block, below) in enumerate(pairwise(blocks))
+        if block.kind == "item"
+        and below.kind == "paragraph"
+        and (match := _NUMBERED.fullmatch(block.text)) is not None
+        and block.text[match.end(1) :].strip(" .")[0].isupper()
+    ]
+    if len(found) < 3 or [number for _, number in found] != list(range(1, len(found) + 1)):
+        return blocks
+    level = 1 + max((block.level for block in blocks if block.kind == "heading"), default=0)
+    for at, _ in found:
+        blocks[at] = Block(text=blocks[at].text, kind="heading", level=level)
+    return blocks
 
 
 def _title(title: str) -> str | None:
