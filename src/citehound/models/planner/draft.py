@@ -104,6 +104,9 @@ class _Draft:
         self._numbers[quote.key] = len(self.claims)
         return len(self.claims)
 
+    def quotes(self, one: Scored) -> bool:
+        return Quote(text=one.text, sentence=one.sentence).key in self._numbers
+
     def differ(self, first: int, second: int, a: Quantity, b: Quantity, x: Text, y: Text) -> None:
         text = _DIFFER[self._state.language].format(a=a.text.strip(), b=b.text.strip(), x=x.document, y=y.document)
         self.claims.append({"text": text, "kind": "conclusion", "premises": [first, second]})
@@ -151,14 +154,25 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     for name in unknown:
         draft.lack(name, f"{name!r} stands in no document; {_looked(state)}")
     if steps is not None:
-        _broken_hops(draft, state, weigh, names, unknown, steps)
+        whole = any(one.cover > 0.99 and draft.quotes(one) for one in scored)
+        _broken_hops(draft, state, weigh, names, unknown, steps, whole=whole)
     return {"claims": draft.claims, "missing": draft.missing}
 
 
-def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unknown: list[str], steps: Trodden) -> None:
+def _broken_hops(
+    draft: _Draft,
+    state: State,
+    weigh: Weights,
+    names: Names,
+    unknown: list[str],
+    steps: Trodden,
+    *,
+    whole: bool,
+) -> None:
     """Where a document is one passage about one thing, a name without a text is a hop without its evidence.
 
-    Of long documents only parts are read, so that there a name that was not met tells nothing.
+    Of long documents only parts are read, so that there a name that was not met tells nothing. `whole`: a sentence that
+    is quoted holds what the question asks, so that no second text is needed.
     """
     for name in unread_names(state):
         # 'EFS' of 'Amazon EFS' may do: a quoted sentence that has its rarest word speaks of it.
@@ -169,7 +183,7 @@ def _broken_hops(draft: _Draft, state: State, weigh: Weights, names: Names, unkn
             draft.lack(name, f"no text that says {name!r} was found; {_looked(state)}")
     for side in steps.apart:
         draft.lack(side, f"no text about {side!r} was found; {_looked(state)}")
-    if steps.broken:
+    if steps.broken and not whole:
         subject = ", ".join(dict.fromkeys(t.title for t in steps.subjects))
         lacking = " ".join(dict.fromkeys(steps.lacking)) or _topic(state.question)
         what = f"{lacking}: {subject}" if subject else lacking
@@ -442,10 +456,10 @@ def _answer(
         if not taken:
             reason = _NO_MODEL if asked.sum else _looked(state)
             beside = _metadata_of(clause, state, weigh)
-            if asked.nowhere:
-                reason = f"{', '.join(map(repr, asked.nowhere))}: in no document; {reason}"
-            elif beside:
+            if beside:
                 reason = f"{beside}, which is not text and cannot be quoted; {reason}"
+            elif asked.nowhere:
+                reason = f"{', '.join(map(repr, asked.nowhere))}: in no document; {reason}"
             draft.lack(_topic(clause), reason)
 
 

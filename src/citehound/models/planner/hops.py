@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .state import Names, State, Text
+from .support import class_asked
 from .words import STOP, Word, capitalised, fold, plain_title, stems, words
 
 _JOINED = re.compile(r"\s+(?:and|or|und|oder|y|e|et|ou|for|für)\s+")
@@ -235,7 +236,8 @@ def trodden(state: State) -> Trodden:
     )
     held = frozenset[str]().union(*(stems(t.text, language=language) for t in subjects))
     further = frozenset[str]().union(*(stems(t.text, language=language) for t in reached or near))
-    lacks = [w for w in words(state.question, language=language) if w.stem not in of_names | held]
+    known = of_names | held | stems(" ".join(class_asked(state.question, language=language)), language=language)
+    lacks = [w for w in words(state.question, language=language) if w.stem not in known]
     two = sides(state.question)
     return Trodden(
         subjects=tuple(subjects),

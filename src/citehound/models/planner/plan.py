@@ -52,7 +52,7 @@ FLAT = 1.5
 BLOCK = 3
 """Hits of one document that lead the chase: more than it gives of a document that the question does not name."""
 LED_BY_NAMES = 1
-LED_BY_WORDS = 3
+LED_BY_WORDS = 4
 """The searches' best hits that are read before the chase's, where the question has a name and where it has none."""
 FIRST_READS = 5
 ENOUGH = 0.85
@@ -296,6 +296,8 @@ def covered(state: State, focus: Focus, weigh: Weights, names: Names, scored: li
     if not scored:
         return False
     read = {*state.documents_read(), *(t.document for t in state.tried)}
+    best = max(one.own for one in scored)
+    pointing = [one for one in scored if one.own >= 0.9 * best and points_away(one, names, read)]
     language = state.language
     for clause in questions(clauses(state.question), weigh, language=language):
         if asks_for_summary(clause) and any(t.document in focus.titled for t in state.texts):
@@ -308,8 +310,10 @@ def covered(state: State, focus: Focus, weigh: Weights, names: Names, scored: li
         if not any(
             supports(asked, one.text, one.sentence, language=language)
             for one in scored
-            if one.near > 0 and concerns(one.text, focus) and not points_away(one, names, read)
+            if one.near > 0 and concerns(one.text, focus)
         ):
+            return False
+        if any(supports(asked, one.text, one.sentence, language=language) for one in pointing):
             return False
     return True
 

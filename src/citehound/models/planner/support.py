@@ -34,7 +34,7 @@ LEAST = 0.48
 _FRAME_TEXT = """
     according documentation document page text tell says state states mention exactly currently please answer
     happen happens someone somebody anyone anybody actually find show summarise summarize summary describe explain
-    information definition meaning type kind sort want
+    information definition meaning type kind sort want name
     laut dokument derzeit segundo documento atualmente según actualmente selon actuellement
 """
 _FRAME = frozenset(_FRAME_TEXT.split())
@@ -64,9 +64,13 @@ _HEAD = re.compile(
 )
 
 
+_CLASS = (
+    r"which|what|whose|how many|how much|welche[rsnm]?|quais|qual|quant[oa]s|cuál(?:es)?|cuánt[oa]s|quel(?:le)?s?|"
+    r"combien de"
+)
+_OF_CLASS = re.compile(rf"\b(?:{_CLASS}) ", re.IGNORECASE)
 _THING = re.compile(
-    r"\b(?:which|what|whose|how many|how much|welche[rsnm]?|quais|qual|quant[oa]s|cuál(?:es)?|cuánt[oa]s|quel(?:le)?s?|"
-    r"combien de|(?:who|what|which) (?:is|are|was|were|will be) (?:(?:the|our|a|an|their|its|my|your) )?) ?",
+    rf"\b(?:{_CLASS}|(?:who|what|which) (?:is|are|was|were|will be)(?: the| our| a| an| their| its| my| your)?) ",
     re.IGNORECASE,
 )
 _VERB_AFTER_TEXT = "the a an our my your its their this these those off up out down on to in into for"
@@ -168,15 +172,24 @@ def asked_in(clause: str, weigh: Weights, *, language: str) -> Asked:
 
 def thing_asked(clause: str, *, language: str) -> list[str]:
     """The words for the thing that is asked for: 'external', 'auditor' of 'Which external auditor signs the …'."""
+    return _runs(_THING, clause, language=language)
+
+
+def class_asked(clause: str, *, language: str) -> list[str]:
+    """The words for the class of what is asked for ('company' of 'What company …'): a text that tells names the one."""
+    return _runs(_OF_CLASS, clause, language=language)
+
+
+def _runs(opening: re.Pattern[str], clause: str, *, language: str) -> list[str]:
     found: list[str] = []
-    for match in _THING.finditer(clause):
+    for match in opening.finditer(clause):
         rest = clause[match.end() :]
         known = {word.start: word for word in words(rest, language=language)}
         run: list[Word] = []
         after = ""
         for piece in re.finditer(r"[^\W_]+|[^\w\s]", rest):
             word = known.get(piece.start())
-            if word is None or len(run) == _THING_WORDS:
+            if word is None or len(run) == _THING_WORDS or not word.text.islower():
                 after = fold(piece.group())
                 break
             run.append(word)
