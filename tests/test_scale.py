@@ -38,7 +38,7 @@ def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> No
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)), "utf-8")
     found = retrieval.labelled_set(folder, tmp_path / "state", most=10, fusion=False, notes=[])
     own = {row.retriever: row for row in found if row.retriever.startswith("citehound")}
-    assert set(own) == {"citehound", "citehound, weighted", "citehound, words"}
+    assert set(own) == {"citehound", "citehound, words"}
     assert all((row.questions, row.ndcg, row.recall5, row.all10) == (2, 100.0, 100.0, 100.0) for row in own.values())
     around = retrieval.labelled_set(folder, tmp_path / "state", most=10, fusion=True, notes=[])
     assert {row.kind for row in around} == {"all", "even", "odd"}
@@ -49,7 +49,7 @@ def test_a_labelled_set_is_scored_with_and_without_vectors(tmp_path: Path) -> No
         folder, tmp_path / "state", most=10, fusion=False, notes=notes, embedders=embedders
     )
     scores = {row.retriever: row.recall5 for row in compared}
-    assert {"citehound, words", "static alone", "static fills up", "letters alone", "letters 0.4"} <= set(scores)
+    assert {"citehound, words", "static alone", "static fills up", "letters alone", "letters by default"} <= set(scores)
     assert scores["static alone"] == 100.0 and all("ms of CPU" in note for note in notes) and len(notes) == 2
 
 
