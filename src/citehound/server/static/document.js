@@ -90,7 +90,7 @@ function tableBlock(text, block, marks, count) {
       const parts = content.split(" | ");
       parts.forEach((part, i) => {
         const size = Array.from(part).length;
-        cells.push(el("span", { class: "doc-cell" }, pieces(text, at, at + size, marks, count)));
+        cells.push(el("span", { class: size > 160 ? "doc-cell long" : "doc-cell" }, pieces(text, at, at + size, marks, count)));
         at += size;
         if (i + 1 < parts.length) {
           cells.push(el("span", { class: "doc-bar" }, pieces(text, at, at + 3, marks, count)));
