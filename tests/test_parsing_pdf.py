@@ -527,3 +527,11 @@ def test_a_title_made_up_by_a_program_is_no_title() -> None:
     page = wrapped(60, 780, LOREM, width=80)
     assert parse_pdf(pdf([page], info="/Title (Microsoft Word - draft7.doc)")).title is None
     assert parse_pdf(pdf([page], info="/Title (Outsourcing Policy)")).title == "Outsourcing Policy"
+
+
+@pytest.mark.parametrize(("ink", "seen"), [("0 0 0 rg", True), ("1 1 1 rg", False)])
+def test_what_somebody_typed_on_a_page_is_read_if_it_can_be_seen(ink: str, seen: bool) -> None:
+    look = f"/DA (/F1 10 Tf {ink}) /Contents (Signed on 3 May)"
+    note = f"/Annots [<< /Type /Annot /Subtype /FreeText /Rect [60 480 260 500] {look} >>]"
+    found = text_of(parse_pdf(pdf([wrapped(60, 780, LOREM, width=80)], about=note)))
+    assert ("Signed on 3 May" in found) is seen

@@ -400,6 +400,8 @@ class _Painted:
     """These, upright ones, and the sides of rectangles."""
     marks: list[_Box] = field(default_factory=list[_Box])
     """Strike-out annotations."""
+    typed: list[tuple[str, _Box]] = field(default_factory=list[tuple[str, _Box]])
+    """Text that somebody has typed on the page, and where."""
     order: dict[int, int] = field(default_factory=dict[int, int])
     """A text object's address to its place in the order of painting."""
     layered: set[int] = field(default_factory=set[int])
@@ -514,7 +516,11 @@ def _shapes(
         note = raw.FPDFPage_GetAnnot(page, number)
         if not note:
             continue
-        if raw.FPDFAnnot_GetSubtype(note) == raw.FPDF_ANNOT_STRIKEOUT:
+        kind = raw.FPDFAnnot_GetSubtype(note)
+        if kind == raw.FPDF_ANNOT_FREETEXT and raw.FPDFAnnot_GetRect(note, rect):
+            place = _turn(rect.left, rect.bottom, rect.right, rect.top, box=box, rotation=rotation)
+            found.typed.append((_contents(note), place))
+        if kind == raw.FPDF_ANNOT_STRIKEOUT:
             quad = raw.FS_QUADPOINTSF()
             for at in range(min(500, raw.FPDFAnnot_CountAttachmentPoints(note))):
                 if raw.FPDFAnnot_GetAttachmentPoints(note, at, quad):
@@ -524,6 +530,14 @@ def _shapes(
                 found.marks.append(_turn(rect.left, rect.bottom, rect.right, rect.top, box=box, rotation=rotation))
         raw.FPDFPage_CloseAnnot(note)
     return found
+
+
+def _contents(note: Any) -> str:
+    raw = _pdfium()
+    size = min(100_000, raw.FPDFAnnot_GetStringValue(note, b"Contents", None, 0))
+    buffer = (ctypes.c_ushort * (size // 2 + 1))()
+    raw.FPDFAnnot_GetStringValue(note, b"Contents", buffer, size)
+    return bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace")
 
 
 def _on_layer(item: int) -> bool:
@@ -950,6 +964,9 @@ def _read_glyphs(
     page.watermark = clean_line("".join(slanted))
     page.rules = painted.rules if turned == rotation % 4 else []
     page.pieces = _pieces(kept, page.number, _fences(page.rules))
+    for note, place in painted.typed if turned == rotation % 4 else ():
+        if not shown.blank(place):
+            page.pieces += _typed(note, place, page.number, size=_median(sizes) or 10.0)
 
 
 def _median(sizes: Counter[float]) -> float:
@@ -1010,6 +1027,18 @@ def _middle(stroke: _Box) -> float:
 
 _Placed = tuple[str, float, float, float, float, _Style, bool]
 """The same on the page as it is read: text, left, top, right, bottom, style, whether a blank stands before."""
+
+
+def _typed(note: str, place: _Box, page: int, *, size: float) -> list[_Piece]:
+    lines = [line for line in note.splitlines() if line.strip()]
+    x0, top, x1, bottom = place
+    step = (bottom - top) / max(1, len(lines))
+    return [
+        _Piece(
+            text=line, x0=x0, x1=x1, top=top + step * n, bottom=top + step * (n + 1), size=size, bold=False, page=page
+        )
+        for n, line in enumerate(lines)
+    ]
 
 
 def _fences(rules: Sequence[_Box]) -> list[_Box]:
