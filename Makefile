@@ -56,7 +56,7 @@ test-server: $(VENV)/.developed  ## the long form: thousands of generated reques
 	$(BIN)/python -m pytest -m slow tests/test_server_schema.py
 
 test-crash: $(VENV)/.developed  ## the long form: 500 rounds of kill -9 while indexing, and of a disk that gets full
-	$(BIN)/python -m pytest -m slow tests/crash
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests/crash
 
 test-formats: $(VENV)/.developed  ## the long form: every file of the corpora, and the big nasty ones
 	$(BIN)/python -m pytest -m slow tests/test_parsing.py tests/test_parsing_pdf.py tests/test_parsing_ocr.py tests/test_formats_nasty.py \
@@ -75,7 +75,8 @@ test-typescript: $(VENV)/.developed  ## the examples (TypeScript needs Node 20 a
 	$(BIN)/python -m pytest -m slow tests/test_examples.py tests/test_mcp.py
 
 test-security: $(VENV)/.developed  ## the long form: every attack through every surface with a model that obeys, and what others may see
-	$(BIN)/python -m pytest tests/security tests/test_security.py tests/test_egress.py tests/test_attacks_inputs.py tests/test_faults.py \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/security tests/test_security.py tests/test_egress.py \
+		tests/test_attacks_inputs.py tests/test_faults.py \
 		tests/test_server_guard.py tests/test_server_hostile.py tests/test_quarantine.py $(wildcard tests/test_permissions*.py)
 
 test-modes: $(VENV)/.developed  ## the long form: 500 questions per mode with a model that lies, loops and stalls; every transcript
