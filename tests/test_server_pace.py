@@ -19,7 +19,7 @@ from citehound.events import Emit, Event, Waiting
 from citehound.models.scripted import ScriptedModel, ScriptedRequest
 from citehound.runs import RunStore
 from citehound.server.app import bind, create_app
-from citehound.server.pace import BEATS, BUSIEST, BUSY, FIRST, LATE, LEAST, OURS, SETTLE, Pace
+from citehound.server.pace import BEATS, BUSIEST, BUSY, FIRST, LATE, LEAST, OURS, SETTLE, VERY_LATE, Pace
 from citehound.server.questions import Asked, Questions
 from served import live
 from small import GOOD, TOML, opened, write_corpus
@@ -189,7 +189,7 @@ def test_places_nobody_waits_for_are_not_made() -> None:
     crowded(test)
 
 
-@pytest.mark.parametrize(("late", "busy"), [(0.0, BUSIEST * 1.1), (2 * LATE, IDLE + OURS)])
+@pytest.mark.parametrize(("late", "busy"), [(0.0, BUSIEST * 1.1), (2 * LATE, IDLE + OURS), (2 * VERY_LATE, OURS / 2)])
 def test_a_busy_processor_or_a_late_loop_lets_nobody_in_and_ends_nobody(late: float, busy: float) -> None:
     async def test(crowd: Crowd) -> None:
         await crowd.come(MANY)
@@ -231,7 +231,7 @@ def test_lateness_that_other_work_of_the_machine_makes_keeps_nobody_waiting() ->
     async def test(crowd: Crowd) -> None:
         await crowd.come(MANY)
         for _ in range(12):
-            crowd.pace.beat(late=10 * LATE, busy=OURS / 2)
+            crowd.pace.beat(late=0.9 * VERY_LATE, busy=OURS / 2)
         await settled()
         assert len(crowd.begun) == MANY
 

@@ -29,6 +29,8 @@ LATE = 0.003
 OURS = 0.2
 """Of a core. Where this process uses less, something else on the machine makes it late, and fewer questions would not
 help."""
+VERY_LATE = 0.05
+"""Seconds; later than other work of a machine makes it, whatever this process is left of the processor."""
 TELL_EVERY = 4
 """Decisions after which those who wait are told how many are before them."""
 
@@ -121,7 +123,7 @@ class Pace:
         """Decides how many may be at work. `late`: seconds that the loop is behind; `busy`: cores that were used."""
         if self._settling:
             self._settling -= 1
-        elif busy > BUSIEST or (late > LATE and busy > OURS):
+        elif busy > BUSIEST or (late > LATE and busy > OURS) or late > VERY_LATE:
             if self.working <= self.limit:  # else the last step down has had no effect yet
                 self.limit = max(min(LEAST, self._most), self.limit - max(1, self.limit // 8))
         elif self.working >= self.limit and self._queue:
