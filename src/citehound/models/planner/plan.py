@@ -51,9 +51,6 @@ FLAT = 1.5
 """Passages a document in a corpus of single passages."""
 BLOCK = 3
 """Hits of one document that lead the chase: more than it gives of a document that the question does not name."""
-LED_BY_NAMES = 1
-LED_BY_WORDS = 4
-"""The searches' best hits that are read before the chase's, where the question has a name and where it has none."""
 FIRST_READS = 5
 ENOUGH = 0.85
 MAX_SEARCHES = 14
@@ -1075,18 +1072,13 @@ def named_block(state: State) -> list[Hit]:
     return block if len(block) >= BLOCK else []
 
 
-def leading(question: str) -> int:
-    """How many of the searches' best hits come before the chase's: without a name in it there is none to start from."""
-    return LED_BY_NAMES if any(capitalised(question)) else LED_BY_WORDS
-
-
 def _chased_reads(
     state: State, ranked: list[Candidate], *, reads_left: int, small: bool, hits: Sequence[Hit] | None = None
 ) -> list[Planned]:
     """What the chase reached (or these `hits` of it), in its order; before it what the searches rank first."""
     most = FIRST_READS if not state.texts else MAX_CALLS
     calls: list[Planned] = []
-    wanted: list[Candidate] = [] if state.texts or hits is not None else ranked[: leading(state.question)]
+    wanted: list[Candidate] = [] if state.texts or hits is not None else ranked[:1]
     wanted += [
         Candidate(
             document=h.document, section=h.section, score=0.0, why="reached by the chase", total_chars=h.total_chars
