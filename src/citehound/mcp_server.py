@@ -665,16 +665,17 @@ def _definition(
     outside: bool = False,
 ) -> types.Tool:
     """The definition of a tool; where no connection tells sessions apart it takes and gives the session's name."""
-    parameters, result = json.loads(_json(parameters)), dict(result)
+    schema: dict[str, Any] = json.loads(_json(parameters))
+    result = dict(result)
     if not caller.connection and name != "ask":
-        parameters["properties"] = {**parameters["properties"], "session": _SESSION}
+        schema["properties"] = {**schema["properties"], "session": _SESSION}
         result["properties"] = {**result["properties"], "session": {"type": "string"}}
         result["required"] = [*result.get("required", []), "session"]
     return types.Tool(
         name=name,
         title=name.replace("_", " "),
         description=_shown(description),
-        input_schema=parameters,
+        input_schema=schema,
         output_schema=result,
         annotations=types.ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=outside
