@@ -55,8 +55,8 @@ def fuse(
 
     `words` and `dense` are (key, score), best first; `cosines` has those of every passage that words brought. What has
     words counts with the cosine of its document's nearest passage: one passage may have the words, and another one say
-    what is meant. With `words_only` vectors change the order, and bring nothing of their own. Passages that are `kept` count as if their
-    cosine were 1, so that none gets past one that has fewer words.
+    what is meant. With `words_only` vectors change the order, and bring nothing of their own. Passages that are `kept`
+    count as if their cosine were 1, so that none gets past one that has fewer words.
     """
     best = max((score for _, score in words), default=0.0) or 1.0
     ranks = {key: at for at, (key, _) in enumerate(dense, start=1)}
