@@ -37,7 +37,7 @@ FILES = {
     ),
     "rules/logs.md": "---\ntitle: Logging\n---\n# Logging\n\nLogs of servers are kept for 90 days.\n",
     "rules/external.md": "---\ntitle: External staff\n---\n# External staff\n\nExternal staff sign a form.\n",
-    "rules/lease.md": "# Lease between Orla Quist and TarnHouse\n\n"
+    "rules/lease.md": "# Lease 4.2 between Orla Quist and TarnHouse\n\n"
     + "\n\n".join(
         f"## {n} Part {n}\n\nThe tenant keeps room {n} clean. Dogs may visit room {n} on day {n}." for n in range(1, 15)
     )
@@ -122,6 +122,7 @@ def named(corpus: Corpus, question: str) -> list[str]:
         ('Consider the Lease between Tenant "Orla Quist" and Landlord "Tarn House"; may dogs visit?', ["rules/lease"]),
         ('Consider the Lease between Tenant "Ulf Berg" and Landlord "Mill House"; may dogs visit?', []),
         ("May dogs visit room 3?", []),
+        ("When will Canteen 4.2 be opened to dogs?", []),
     ],
 )
 def test_a_long_document_is_named_by_words_in_quotes_also_where_its_title_joins_them(

@@ -542,9 +542,9 @@ def named_documents(trail: Trail, question: str) -> list[Named]:
         if not total:
             continue
         for page, passages, title in pages:
-            naming = (called | set(joined)) & title
+            naming = {s for s in (called | set(joined)) & title if not s.isdigit()}
             if not naming or _chance(trail, naming) > ELSEWHERE * passages:
-                continue  # Words of its opening alone, or that stand nearly everywhere, name no document.
+                continue  # Numbers, words of its opening alone, or that stand nearly everywhere, name no document.
             share = min(1.0, sum(w for s, w in weights.items() if s in title) / total)
             opening = min(1.0, sum(w for s, w in weights.items() if s in page.wording.held or s in title) / total)
             score = (2.0 * share + opening) / 3.0
