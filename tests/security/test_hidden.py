@@ -290,6 +290,7 @@ def letter(properties: str, *, around: str = "{}", more: str = "") -> bytes:
 HIDDEN_FILES = {
     "docx: white by its style": word('<w:rStyle w:val="Pale"/>', styles=W_WHITE),
     "docx: white of the theme": word('<w:color w:val="auto" w:themeColor="background1"/>'),
+    "docx: white of the theme, hardly darker": word('<w:color w:themeColor="background1" w:themeShade="FB"/>'),
     "docx: nearly white": word('<w:color w:val="FCFCFC"/>'),
     "docx: in the colour of its shading": word(f'<w:color w:val="336699"/>{shade("336699")}'),
     "docx: in the colour of its paragraph": word('<w:color w:val="336699"/>', properties=shade("336699")),
@@ -328,12 +329,23 @@ SEEN_FILES = {
         around=cell_of().replace("<w:tbl>", '<w:tbl><w:tblPr><w:tblStyle w:val="Grid5"/></w:tblPr>'),
     ),
     "docx: grey": word('<w:color w:val="A6A6A6"/>'),
+    "docx: white of the theme, made darker": word(
+        '<w:color w:val="808080" w:themeColor="background1" w:themeShade="80"/>'
+    ),
+    "docx: a colour of the theme on a lighter one": word(
+        '<w:color w:val="336699" w:themeColor="accent1"/>'
+        '<w:shd w:val="clear" w:fill="CCDDEE" w:themeFill="accent1" w:themeFillTint="33"/>'
+    ),
     "xlsx: white on a fill": sheet('<font><color theme="0"/></font>', solid('theme="4"')),
     "xlsx: of the theme": sheet('<font><color theme="1"/></font>'),
     "xlsx: a format of text": sheet(code="@"),
     "pptx: white in a dark shape": slide(ink(rgb("FFFFFF")), fill=ink(rgb("336699"))),
     "pptx: white on a picture": slide(ink(rgb("FFFFFF")), beside=PICTURE.replace("{}", "0")),
     "pptx: white on a dark slide": slide(ink(rgb("FFFFFF")), background=DARK),
+    "pptx: in a dark colour on a light one of the theme": slide(
+        ink('<a:schemeClr val="bg1"><a:lumMod val="50000"/></a:schemeClr>'),
+        fill=ink('<a:schemeClr val="bg1"><a:lumMod val="95000"/></a:schemeClr>'),
+    ),
     "pptx: of the theme": slide(ink('<a:schemeClr val="tx1"/>')),
     "odt: white on its ground": letter('fo:color="#ffffff" fo:background-color="#336699"'),
 }

@@ -731,11 +731,22 @@ def _span(tc: Element) -> int:
 
 def _ink(element: Element | None) -> Colour | str | None:
     """A colour that is not left to the reader's program; None for one that is."""
-    theme = _attribute(element, "themeColor")
-    if theme is not None:
-        return WHITE if theme in ("background1", "light1") else f"theme {theme}"
+    if (theme := _themed(element, "themeColor", "themeShade", "themeTint")) is not None:
+        return theme
     value = (_attribute(element, "val") or "auto").lower()
     return None if value == "auto" else colour(value)
+
+
+def _themed(element: Element | None, name: str, shade: str, tint: str) -> Colour | str | None:
+    """A colour of the theme, which may be made darker or lighter; None where it is none of the theme."""
+    theme = _attribute(element, name)
+    if theme is None:
+        return None
+    darker, lighter = _attribute(element, shade), _attribute(element, tint)
+    if theme in ("background1", "light1"):
+        level = _integer_hex(darker) if darker is not None else 255
+        return (level, level, level)
+    return " ".join(part for part in ("theme", theme, darker, lighter) if part)
 
 
 def _ground(shade: Element | None) -> Colour | str | None:
@@ -746,9 +757,9 @@ def _ground(shade: Element | None) -> Colour | str | None:
         value = (_attribute(shade, "val") or "none").lower()
         return None if value == "none" else colour(value)
     solid = _attribute(shade, "val") == "solid"
-    theme = _attribute(shade, "themeColor" if solid else "themeFill")
-    if theme is not None:
-        return WHITE if theme in ("background1", "light1") else f"theme {theme}"
+    names = ("themeColor", "themeShade", "themeTint") if solid else ("themeFill", "themeFillShade", "themeFillTint")
+    if (theme := _themed(shade, *names)) is not None:
+        return theme
     value = (_attribute(shade, "color" if solid else "fill") or "auto").lower()
     return None if value == "auto" else colour(value)
 

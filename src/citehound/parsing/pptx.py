@@ -213,7 +213,7 @@ class _Reader:
         name = _attribute(shade, "lastClr") or _attribute(shade, "val") or ""
         if _name(shade) == "schemeClr":
             if len(shade):  # made lighter, darker or see-through
-                return f"{name} changed"
+                return " ".join([name, *(f"{_name(change)} {_attribute(change, 'val')}" for change in shade)])
             return self._scheme.get(name, WHITE if name in ("bg1", "lt1") else name)
         return colour(name.lower())
 
