@@ -42,6 +42,15 @@ FILES = {
         f"## {n} Part {n}\n\nThe tenant keeps room {n} clean. Dogs may visit room {n} on day {n}." for n in range(1, 15)
     )
     + "\n\n## 15 Ending\n\nThe lease ends when the tenant gives notice.\n",
+    "rules/clause-77.1204.md": (
+        "---\ntitle: 77.1204 Reporting of breakages\n---\n# 77.1204 Reporting of breakages\n\n"
+        "A breakage is reported to the warden within 36 hours of its discovery.\n\n"
+        "The warden keeps a ledger.\n"
+    ),
+    "rules/clause-77.1300.md": (
+        "---\ntitle: 77.1300 Assessments\n---\n# 77.1300 Assessments\n\n"
+        "To assess a breakage that was reported under clause 77.1204 takes 5 days.\n"
+    ),
     **{f"rules/note-{n}.md": f"# Note {n}\n\nNote {n} tells of room {n} and its keys.\n" for n in range(25)},
 }
 
@@ -143,3 +152,10 @@ def test_the_planner_reads_on_inside_a_named_document(corpus: Corpus) -> None:
     assert read and read[0] == "rules/lease"
     assert any("gives notice" in c.text for c in answer.claims)
     assert {c.citations[0].document for c in answer.claims if c.citations} == {"rules/lease"}
+
+
+def test_what_a_document_is_called_needs_not_stand_in_its_sentences(corpus: Corpus) -> None:
+    answer = ask(corpus, "How fast must a breakage be reported under clause 77.1204?")
+    assert (
+        answer.claims[0].citations[0].quote == "A breakage is reported to the warden within 36 hours of its discovery."
+    )

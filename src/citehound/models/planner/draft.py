@@ -584,8 +584,12 @@ def _ranked(clause: str, scored: list[Scored], state: State, weigh: Weights) -> 
         around = frozenset[str]().union(
             *(stems(p.text, language=state.language) for p in pieces[max(0, at - 1) : at + 2])
         )
+        # A document is about what it is called: its sentences need not say that, and others' gain little by saying it.
+        called = f"{one.text.document.replace('/', ' ').replace('-', ' ')} {one.text.title}"
+        named = stems(called, language=state.language)
         own = stems(one.sentence.text, language=state.language)
-        title = stems(one.text.title + " " + _heading(one.text, one.sentence), language=state.language)
+        own |= named if own & weights.keys() else frozenset()
+        title = named | stems(_heading(one.text, one.sentence), language=state.language)
         score = (
             0.6 * sum(w for s, w in weights.items() if s in own)
             + 0.25 * sum(w for s, w in weights.items() if s in around)

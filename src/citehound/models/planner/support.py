@@ -48,7 +48,7 @@ _HARD = (
     ("money", r"\bhow much\b(?!\s+(?:time|notice|warning))|(?:what|which)\b.*\b(?:cost|price|charge|fee|amount)|kostet|"
      r"quanto custa|cuánto cuesta|combien coûte"),
     ("percent", r"\b(?:what|which|how (?:high|much))\b.*\bpercent"),
-    ("duration", r"\bhow (?:long|soon|quickly|often|far ahead)\b|"
+    ("duration", r"\bhow (?:long|soon|quickly|often|far ahead|fast (?=must|shall|should))\b|"
      r"\bhow many (?:hours|days|weeks|months|years|minutes)\b|\bby when\b|wie (?:lange|oft)|"
      r"quanto tempo|cuánto tiempo|combien de temps"),
     ("date", r"^\W*(?:and |but )?(?:(?:since|until|by|from) )?when\b|\b(?:which|what|on which) (?:date|day)\b|"
