@@ -222,6 +222,7 @@ def test_a_draft_is_not_sent_back_when_that_does_not_fit(corpus: Corpus) -> None
 def test_a_draft_of_the_wrong_shape_goes_back(corpus: Corpus) -> None:
     wrong = call("final_answer", {"claims": "none"})
     ran = run_agent(corpus, [READ, wrong, GOOD])
+    assert "claims: Input should be a valid array" in sent(ran.model.requests[2])
     assert [c.status for c in ran.claims] == ["verified"]
     assert ran.meter.spent().steps == 2
 
@@ -233,6 +234,46 @@ def test_drafts_of_the_wrong_shape_do_not_go_on_for_ever(corpus: Corpus) -> None
     assert len(model.requests) <= 6
     assert ran.outcome.missing
     assert [c.status for c in ran.claims] == ["verified"]
+
+
+@pytest.mark.parametrize("structured", ["tool", "native", "text"])
+def test_a_draft_that_says_nothing_goes_back(corpus: Corpus, structured: str) -> None:
+    ran = run_agent(corpus, [READ, call("final_answer", {"answer": "24 hours"}), GOOD], structured=structured)
+    assert "it says nothing" in sent(ran.model.requests[2])
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert ran.outcome.stop_reason == "answered"
+
+
+def test_drafts_that_say_nothing_throw_no_reading_away(corpus: Corpus) -> None:
+    model = ScriptedModel([READ, Draft()], repeat_last=True)
+    ran = run_agent(corpus, model)
+    assert ran.outcome.stop_reason == "model_error"
+    assert len(model.requests) == 5
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert ran.outcome.missing
+
+
+def test_of_two_drafts_in_one_reply_the_second_is_not_taken_for_the_first_one_mended(corpus: Corpus) -> None:
+    wrong = call("final_answer", quoting("rules/security", "Incidents are reported within 48 hours.").model_dump())
+    ran = run_agent(corpus, [READ, [wrong, wrong], GOOD])
+    assert sent(ran.model.requests[2]).count("The checks found faults") == 2
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert ran.meter.spent().steps == 2
+
+
+def test_of_a_heap_of_drafts_only_the_first_are_looked_at(corpus: Corpus) -> None:
+    wrong = call("final_answer", {"claims": "none"})
+    ran = run_agent(corpus, [READ, [wrong] * 50, GOOD])
+    assert sent(ran.model.requests[2]).count("claims: Input should be a valid array") == 3
+    assert "step 2: 50 answers came at once; only 3 were looked at" in ran.outcome.warnings
+
+
+@pytest.mark.parametrize("structured", ["native", "text"])
+def test_an_answer_that_should_be_written_may_be_called_for(corpus: Corpus, structured: str) -> None:
+    final = call("final_answer", GOOD.model_dump(mode="json"))
+    ran = run_agent(corpus, [READ, final], structured=structured)
+    assert [c.status for c in ran.claims] == ["verified"]
+    assert [c.tool for c in ran.ledger.evidence().calls] == ["read_document"]
 
 
 def test_a_failing_model_after_a_draft_shows_the_draft_with_its_marks(corpus: Corpus) -> None:

@@ -18,7 +18,7 @@ from citehound.corpus import Corpus
 from citehound.documents import SearchHit
 from citehound.drafts import Draft, DraftGap
 from citehound.evidence import Ledger
-from citehound.models.scripted import ScriptedModel, Turn
+from citehound.models.scripted import ScriptedModel, Turn, call
 from citehound.single import PASSAGES, fuse, retrieve, short_query
 from small import FILES, GOOD, WITHIN_24, opened, quoting
 
@@ -80,6 +80,15 @@ def test_a_quote_that_no_passage_holds_is_unverified(corpus: Corpus) -> None:
     assert [c.status for c in answer.claims] == ["unverified"]
     assert len(model.requests) == 2
     assert answer.usage.steps == 1
+
+
+def test_a_model_that_calls_tools_where_there_are_none_is_not_asked_for_ever(corpus: Corpus) -> None:
+    search = call("search_rules", {"query": "incidents"})
+    answer, model = ask(corpus, [search, search, search, search])
+    assert len(model.requests) == 4
+    assert "no tool 'search_rules': call final_answer" in str(model.requests[-1].messages)
+    assert (answer.stop_reason, answer.status, answer.usage.steps) == ("model_error", "partial", 1)
+    assert answer.claims, "what was retrieved is shown"
 
 
 def test_nothing_found_is_a_checked_gap(corpus: Corpus) -> None:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
-from pydantic_ai.exceptions import ContentFilterError, IncompleteToolCall
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
@@ -63,6 +62,8 @@ MAX_RETRIES = 3
 """Requests repeated inside the steps of one run because the reply was no usable draft."""
 _MOST_ANSWERED = 2 * MAX_CALLS
 """Calls of one turn that get a result, be it a refusal; those beyond it are dropped from the turn, and that is said."""
+_MOST_DRAFTS = 3
+"""Drafts of one reply that are looked at."""
 _REFUSAL = 60
 """Tokens of a refused call and its result."""
 _MIN_RESULTS = 2500
@@ -74,6 +75,7 @@ _LONG_LINE = 100
 """Characters of a line of the instructions from which on it is kept from answers."""
 _MOST_FAULTS = 20
 """Of the form of one draft that are told."""
+_SAYS_NOTHING = "it says nothing: give claims with their citations, and under missing what was not found"
 _MOST_QUOTED = 20
 """Documents that a partial composed by code quotes."""
 
@@ -102,8 +104,16 @@ class Outcome:
     """The provider gave up or was given up: asking it again in this run is no use."""
 
 
+Why = Literal["unsearched", "form", "claims"]
+"""Why a draft is sent back, each once in a run."""
+
+
 class SentBack(Exception):
-    """A draft is not taken; says to the model what to mend."""
+    """A draft is not taken; says to the model what to mend. `why` is None where it can be said again and again."""
+
+    def __init__(self, said: str, *, why: Why | None = None) -> None:
+        super().__init__(said)
+        self.why: Why | None = why
 
 
 class Stopped(Exception):
@@ -184,8 +194,8 @@ class Conversation:
         self._retries = 0
         self._ignored = 0
         """Turns in which calls were made although only the answer was asked for."""
-        self._sent_back = False
-        self._sent_to_search = False
+        self._told: set[Why] = set()
+        """What drafts were sent back for."""
         self._counted = 0
         """Messages whose tokens a response has reported, together with tools and instructions."""
         self._known = 0
@@ -201,7 +211,6 @@ class Conversation:
         """What is wrong with the form of a draft that came as text."""
         self._form: tuple[str, ...] = ()
         """What is wrong with the form of the draft that was checked last."""
-        self._form_sent_back = False
         self._answering = how_to_answer(model.structured)
 
     def stop(self, reason: StopReason, why: str) -> Stopped:
@@ -455,18 +464,26 @@ class Conversation:
         """A turn with far too many calls keeps the first of them, and the model and the reader are told. Arguments
         that are no JSON object stay what they are, as text."""
         kept: list[Any] = []
-        calls = dropped = 0
+        calls = dropped = drafts = 0
         for part in response.parts:
             if isinstance(part, ToolCallPart):
                 given = cast(object, part.args)
                 if not (given is None or isinstance(given, str | dict)):
                     part = replace(part, args=json.dumps(given))
-            if isinstance(part, ToolCallPart) and part.tool_name != FINAL_ANSWER:
+            if isinstance(part, ToolCallPart) and part.tool_name == FINAL_ANSWER:
+                drafts += 1
+                if drafts > _MOST_DRAFTS:
+                    continue
+            elif isinstance(part, ToolCallPart):
                 calls += 1
                 if calls > _MOST_ANSWERED:
                     dropped += 1
                     continue
             kept.append(part)
+        if drafts > _MOST_DRAFTS:
+            self.warnings.append(
+                f"step {self._step}: {drafts} answers came at once; only {_MOST_DRAFTS} were looked at"
+            )
         if not dropped:
             return replace(response, parts=kept)
         note = f"{calls} calls were asked for in one step: {MAX_CALLS} run, {dropped} were dropped unanswered"
@@ -536,33 +553,41 @@ class Conversation:
         """What is said to a response; None where its draft is taken. Calls run in the order in which they are asked
         for, those beside each other at the same time, and what is asked for after a draft that is taken does not."""
         calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
-        form = self.model.structured
         parts: list[ModelRequestPart] = []
-        back = False
+        sent_back: list[SentBack] = []
         if not calls:
             text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-            said = await self._drafted(lambda: self.read_text(text) if form == "text" else _draft(text))
-            return None if said is None else Replies(parts=(UserPromptPart(said),), back=True)
-        for drafts, group in groupby(calls, key=lambda c: form == "tool" and c.tool_name == FINAL_ANSWER):
+            read = self.read_text if self.model.structured == "text" else _draft
+            back = await self._drafted(lambda: read(text))
+            if back is None:
+                return None
+            sent_back.append(back)
+            parts.append(UserPromptPart(str(back)))
+        # A model that should write its answer may call for it all the same.
+        for drafts, group in groupby(calls, key=lambda c: c.tool_name == FINAL_ANSWER):
             if not drafts:
                 parts += await asyncio.gather(*map(self._result, group))
                 continue
             for part in group:
-                said = await self._drafted(partial(_draft, cast("str | dict[str, Any] | None", part.args)))
-                if said is None:
+                back = await self._drafted(partial(_draft, cast("str | dict[str, Any] | None", part.args)))
+                if back is None:
                     return None
-                back = True
-                parts.append(ToolReturnPart(FINAL_ANSWER, said, tool_call_id=part.tool_call_id, outcome="retried"))
-        return Replies(parts=tuple(parts), back=back)
+                sent_back.append(back)
+                parts.append(ToolReturnPart(FINAL_ANSWER, str(back), tool_call_id=part.tool_call_id, outcome="retried"))
+        # Only now, so that of two drafts in one reply the second is not taken for the first one mended.
+        self._told.update(back.why for back in sent_back if back.why is not None)
+        # Without tools there is nothing to call, and whoever calls is asked for a draft again.
+        return Replies(parts=tuple(parts), back=bool(sent_back) or self.toolbox is None)
 
-    async def _drafted(self, draft: Callable[[], Draft]) -> str | None:
-        """What is wrong with a draft that is to be sent back; None where it is taken."""
+    async def _drafted(self, draft: Callable[[], Draft]) -> SentBack | None:
+        """Why a draft is sent back; None where it is taken."""
         try:
             await self.validate(draft())
         except SentBack as back:
-            return str(back)
+            return back
         except ValidationError as wrong:
-            return form_feedback([_wrong(fault) for fault in wrong.errors()[:_MOST_FAULTS]], answer=self._answering)
+            faults = [_wrong(fault) for fault in wrong.errors()[:_MOST_FAULTS]]
+            return SentBack(form_feedback(faults, answer=self._answering))
         return None
 
     async def _result(self, part: ToolCallPart) -> ToolReturnPart:
@@ -581,7 +606,8 @@ class Conversation:
     # checking a draft
 
     async def validate(self, draft: Draft) -> None:
-        """Checks a draft. Raises SentBack, once, where it should be mended and the budget allows that."""
+        """Checks a draft. Raises SentBack where it should be mended, once for each reason and if the budget allows
+        that; one that says nothing is none."""
         faults, self._text_faults = self._text_faults, ()
         evidence = self.ledger.evidence()
         if too_big := oversize(draft):
@@ -589,6 +615,8 @@ class Conversation:
             draft = cut_down(draft)
             faults = (*faults, f"it was cut to {len(draft.claims)} claims and {len(draft.missing)} missing entries")
         draft = _without_text(draft, used_documents=bool(evidence.calls or self.earlier))
+        if not (draft.claims or draft.missing or draft.text):
+            raise SentBack(form_feedback([_SAYS_NOTHING], answer=self._answering))
         self._drafts += 1
         for number, claim in enumerate(draft.claims, start=1):
             self.emit(
@@ -607,22 +635,19 @@ class Conversation:
         )
         self.draft, self.checked, self._form = draft, checked, faults
         reused = any(claim.status == "verified" for claim in checked.claims)
-        if self.toolbox is not None and not (evidence.calls or reused or self._sent_to_search or self.last):
-            self._sent_to_search = True
-            if self._retry_fits(NOTHING_SEARCHED):
-                raise SentBack(NOTHING_SEARCHED)
-        if faults and not self._form_sent_back:
-            back = form_feedback(faults, answer=self._answering)
-            if self._retry_fits(back):
-                self._form_sent_back = True
-                raise SentBack(back)
+        if self.toolbox is not None and not (evidence.calls or reused or self.last):
+            self._send_back("unsearched", NOTHING_SEARCHED)
+        if faults:
+            self._send_back("form", form_feedback(faults, answer=self._answering))
         # Without tools, a gap that was not searched for cannot be mended; a claim can.
         mendable = not self.last or any(claim.status != "verified" for claim in checked.claims)
-        if checked.feedback and mendable and not self._sent_back:
-            back = feedback(checked.feedback, answer=self._answering)
-            if self._retry_fits(back):
-                self._sent_back = True
-                raise SentBack(back)
+        if checked.feedback and mendable:
+            self._send_back("claims", feedback(checked.feedback, answer=self._answering))
+
+    def _send_back(self, why: Why, said: str) -> None:
+        """Raises SentBack where the model was not told so before, and can be."""
+        if why not in self._told and self._retry_fits(said):
+            raise SentBack(said, why=why)
 
     def _retry_fits(self, back: str) -> bool:
         if self._retries >= MAX_RETRIES:
@@ -686,14 +711,9 @@ class Conversation:
     def _why(self, problem: BaseException) -> tuple[StopReason, str]:
         if self.stopped is not None:
             return self.stopped.reason, f"stopped early ({self.stopped.reason}): {one_line(self.stopped)}"
-        reason: StopReason = "model_error"
         if isinstance(problem, asyncio.CancelledError):
             return "cancelled", "cancelled"
-        if isinstance(problem, ContentFilterError):
-            reason = "refused"
-        elif isinstance(problem, IncompleteToolCall):
-            reason = "truncated"
-        return reason, f"stopped early ({reason}): {one_line(problem)}"
+        return "model_error", f"stopped early (model_error): {one_line(problem)}"
 
 
 def compose_partial(
@@ -815,7 +835,8 @@ def _wrong(fault: ErrorDetails) -> str:
 
 
 def _draft(given: str | dict[str, Any] | None) -> Draft:
-    return Draft.model_validate_json(given or "{}") if isinstance(given, str) else Draft.model_validate(given or {})
+    """As JSON, whatever it came as: what is wrong with it is then said in words of JSON."""
+    return Draft.model_validate_json(given if given and isinstance(given, str) else json.dumps(given or {}))
 
 
 def _whole_calls(response: ModelResponse) -> bool:
