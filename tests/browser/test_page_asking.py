@@ -127,6 +127,7 @@ def test_the_compliance_question_is_asked_watched_and_traced_to_the_quoted_words
     chip.click()
     expect(page.locator("mark")).to_have_text([WITHIN_72])
     expect(page.locator("mark")).to_be_focused()
+    expect(page.locator(".outline summary")).to_have_text("Outline, 12 sections")  # all that there are
     assert axe(page) == []
     page.keyboard.press("Escape")
     expect(chip).to_be_focused()

@@ -275,7 +275,7 @@ export class DocumentView {
     if (this.sections.length < 2) return "";
     const least = Math.min(...this.sections.map((s) => s.level));
     const items = this.sections.map((s, at) => {
-      const before = this.sections.slice(0, at).findLast((other) => other.level >= s.level); // what it should follow
+      const before = this.sections.slice(0, at).findLast((other) => other.level <= s.level); // what it should follow
       const gap = before !== undefined && before.level === s.level && before.end < s.start - 2;
       const go = (event) => {
         event.preventDefault();
