@@ -23,7 +23,7 @@ from citehound.chat import Chat, Past, Turn
 from citehound.config import ChatConfig
 from citehound.corpus import Corpus
 from citehound.documents import Passage
-from citehound.drafts import Draft, DraftCitation, DraftClaim
+from citehound.drafts import Draft, DraftCitation, DraftClaim, DraftGap
 from citehound.errors import UnknownDocument, UsageError
 from citehound.evals.drafting import case_of_run
 from citehound.events import Decided, Event
@@ -378,7 +378,8 @@ def test_what_may_not_be_seen_any_more_does_not_count(corpus: Corpus, monkeypatc
 
 
 def test_a_text_that_was_only_found_in_an_earlier_turn_is_not_read(corpus: Corpus) -> None:
-    chat, _, _ = chatting(corpus, [SEARCH, Draft(missing=()), Draft(missing=()), GOOD, GOOD], [judged("Exactly?")])
+    gap = Draft(missing=(DraftGap(what="the hours for incidents"),))
+    chat, _, _ = chatting(corpus, [SEARCH, gap, gap, GOOD, GOOD], [judged("Exactly?")])
     chat.ask_sync("Within how many hours must incidents be reported?")
     assert chat.ask_sync("Exactly?").claims[0].status == "unverified"
 

@@ -386,7 +386,7 @@ def test_a_fee_is_paid_with_every_search_and_the_cap_holds() -> None:
         return [{"id": query, "text": f"something about {query}"}]
 
     searches = [call("search_paid", {"query": f"cats {n}"}) for n in range(4)]
-    with Assistant.over(paid, model=ScriptedModel([searches, Draft(), Draft()])) as assistant:
+    with Assistant.over(paid, model=ScriptedModel([searches, Draft(missing=(DraftGap(what="cats"),))])) as assistant:
         answer = assistant.ask_sync("What about cats?", mode="agent", max_dollars=0.25)
     assert answer.usage.dollars == pytest.approx(0.08)
     assert answer.usage.model_calls == 2
