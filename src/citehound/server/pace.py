@@ -22,7 +22,7 @@ BEATS = 10
 """Looks that one decision rests on."""
 SETTLE = 2
 """Decisions that are skipped after more were let in: what they ask of the processor shows later."""
-BUSY, BUSIEST = 0.76, 0.92
+BUSY, BUSIEST = 0.56, 0.7
 """Cores that the process uses: up to here more are let in, from there on fewer. The loop has one."""
 LATE = 0.003
 """Seconds by which a beat is late, on average, when questions wait for each other at every step."""
