@@ -12,7 +12,8 @@ from citehound.answers import Answer
 from citehound.assistant import Assistant
 from citehound.chase import named_documents
 from citehound.corpus import Corpus
-from citehound.models.planner.draft import differing, same_subject
+from citehound.models.planner.draft import differing, read_whole, same_subject
+from citehound.models.planner.state import Text
 from citehound.models.planner.support import class_asked, thing_asked
 from small import opened
 
@@ -159,3 +160,29 @@ def test_what_a_document_is_called_needs_not_stand_in_its_sentences(corpus: Corp
     assert (
         answer.claims[0].citations[0].quote == "A breakage is reported to the warden within 36 hours of its discovery."
     )
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"), [((100, 100), True), ((100, 40), True), ((40, 40, 100), False), ((), True)]
+)
+def test_hops_are_broken_only_where_most_texts_were_read_whole(parts: tuple[int, ...], whole: bool) -> None:
+    """Of a part of a long document, what it names may stand in the rest."""
+    texts = [
+        Text(
+            document=f"rules/d{n}",
+            section=None,
+            title="T",
+            text="x" * end,
+            start=0,
+            end=end,
+            total_chars=100,
+            next_start=None,
+            current=True,
+            labels=(),
+            metadata={},
+            outline=(),
+            step=1,
+        )
+        for n, end in enumerate(parts)
+    ]
+    assert read_whole(texts) == whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,7 +143,7 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
     _absent_version(draft, state, names)
     if focus.change and not focus.simple and not draft.claims:
         _changed(draft, state, focus, weigh, scored)
-    steps = trodden(state) if single_passages(lexicon, names) else None
+    steps = trodden(state) if single_passages(lexicon, names) and read_whole(state.texts) else None
     if not draft.claims and not draft.missing:
         _answer(draft, state, focus, weigh, names, scored, steps)
     if not focus.simple and (focus.judging or focus.change) and not versions_named(state.question):
@@ -157,6 +157,11 @@ def draft_of(state: State, *, lexicon: Lexicon, names: Names) -> dict[str, Any]:
         whole = any(one.cover > 0.99 and draft.quotes(one) for one in scored)
         _broken_hops(draft, state, weigh, names, unknown, steps, whole=whole)
     return {"claims": draft.claims, "missing": draft.missing}
+
+
+def read_whole(texts: Sequence[Text]) -> bool:
+    """True when most of what was read are whole documents: of a part, what it names may stand in the rest."""
+    return 2 * sum(1 for text in texts if text.start == 0 and text.end >= text.total_chars) >= len(texts)
 
 
 def _broken_hops(
