@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("pydantic_ai", "pydantic", "tantivy", "docutils", "rich", "selectolax", "opentelemetry", "yaml", "markdown_it")
+HEAVY = (
+    "pydantic_ai",
+    "pydantic",
+    "tantivy",
+    "docutils",
+    "rich",
+    "selectolax",
+    "opentelemetry",
+    "yaml",
+    "markdown_it",
+    "pyromark",
+)
 
 
 def test_the_import_contract_holds() -> None:
