@@ -310,6 +310,7 @@ def test_a_clause_that_asks_the_same_of_something_else_is_told_what() -> None:
         == "Wie lange werden Logs aufbewahrt Akten?"
     )
     assert clauses("What about backups?") == ["What about backups?"]
+    assert clauses("I was ill last week. What about pay?")[1] == "What about pay?"
 
 
 def test_months_are_read_from_words_and_numbers() -> None:

@@ -428,7 +428,7 @@ def clauses(question: str) -> list[str]:
         ):
             if not piece.strip():
                 continue
-            same = _ELLIPSIS.match(piece.strip()) if found else None
+            same = _ELLIPSIS.match(piece.strip()) if found and asks(found[-1]) else None
             if same is None:
                 found.append(piece.strip())
             else:
